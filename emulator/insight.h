@@ -9,7 +9,19 @@
 
 namespace verbena {
 
-uint32_t count_completions(Cq* cq);  // that wait to be polled; 0 in a forked child
-bool has_overrun(const Cq* cq);      // a completion has found no room
+uint32_t count_completions(Cq* cq);     // that wait to be polled; 0 in a forked child
+bool has_overrun(const Cq* cq);         // a completion has found no room; takes no lock
+bool is_flushing(const Qp* qp);         // in ERR or RESET, or about to be: the peer has failed; takes no lock
+uint32_t count_rnr_naks(const Qp* qp);  // that it has received; takes no lock
+
+// The other end of a connected queue pair, if it is on this node.
+struct PeerAttributes {
+  uint32_t dest_qp_num;
+  ibv_mtu path_mtu;
+  uint8_t max_dest_rd_atomic;
+};
+
+// False: there is none, or it is in neither RTR nor RTS now. Takes the queue pair's lock.
+bool find_peer_attributes(Qp* qp, PeerAttributes* out);
 
 }  // namespace verbena

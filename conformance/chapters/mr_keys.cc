@@ -244,6 +244,13 @@ using Fixture = NullMrTest;
 
 CONFORMANCE_TEST(mr, NullRegionComesAndGoes, "ibv_alloc_null_mr.pointer", "ibv_alloc_null_mr.dereg") {
   Mr mr = null_mr();
+  {
+    const About about("ibv_alloc_null_mr.pointer");
+    EXPECT_EQ(mr->context, context());
+    EXPECT_EQ(mr->pd, own().pd.get());
+    EXPECT_GE(mr->length, device().attributes().max_mr_size);
+  }
+  const About about("ibv_alloc_null_mr.dereg");
   EXPECT_SUCCEEDS(mr.destroy());
 }
 

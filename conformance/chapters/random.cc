@@ -5,6 +5,7 @@
 #include <string>
 
 #include "random/generator.h"
+#include "random/known.h"
 #include "random/run.h"
 #include "random/text.h"
 #include "support/pair.h"
@@ -39,7 +40,8 @@ class ProgramsTest final : public PairTest {
     if (lane_ >= count) return;  // fewer programs than tests: the verdict is that of the others
     if (context()->device->transport_type == IBV_TRANSPORT_IWARP)
       throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
-    const random::Claims claims = random::claims_of(topology());
+    random::Claims claims = random::claims_of(topology());
+    claims.known = random::known_of(options().known_deviations);
     for (int i = lane_; i < count; i += lanes) {
       const uint64_t seed = options().seed + static_cast<uint64_t>(i);
       random::Program program = random::generate(seed, claims);

@@ -132,6 +132,7 @@ int finish(const Report& report, const Options& options, Journal* journal) {
 int run(Options options, const std::vector<const TestInfo*>& selected, const std::string& command) {
   const auto expectations = expectations_in(options.expectations);
   options.in_vain = tests_in_vain(selected, expectations);
+  for (const Expectation& each : expectations) options.known_deviations.emplace(each.clause.clause().id);
   RunHeader header{provenance(options.seed), {}, command, now(), options.expectations};
   const Probed probed = probe(options);
   choose(probed, options);

@@ -134,6 +134,10 @@ bool Model::is_wellformed(EndIndex end, const Request& request) const {
   if (is_bind != request.bind.has_value()) return false;
   if ((is_local || request.opcode == IBV_WR_SEND_WITH_INV) != request.window.has_value()) return false;
   if ((is_bind || is_local) && !request.elements.empty()) return false;
+  // An address that is not a multiple of 8 may be refused when the request is posted, or by the responder.
+  if (is_atomic_operation(request.opcode) && !request.target->is_window &&
+      (setup_.regions[request.target->index].begin + request.target->offset) % 8 != 0)
+    return false;
   // Whether the keys of 0 bytes are looked at is open (IBA 9.4.3).
   return !is_remote || length > 0;
 }
@@ -196,6 +200,9 @@ bool Model::admits(const PostSends& step) const {
       // Never bound, it has no place.
       if (use == WindowUse::kUnbound && now_.windows[request.target->index].bind.length == 0) return false;
       if (is_atomic_operation(request.opcode)) return false;
+      const uint64_t last_byte = uint64_t{request.target->offset} + length_of(request.elements);
+      if (claims_.known.window_bounds && last_byte > now_.windows[request.target->index].bind.length)
+        return false;
     }
     const bool takes_one = takes_receive(request);
     const PostedReceive* receive = takes_one && taking < queue.size() ? &queue[taking] : nullptr;

@@ -34,9 +34,6 @@ Model::Fault Model::judge_target(EndIndex responder, const Request& request, uin
                           : request.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
                                                                : IBV_ACCESS_REMOTE_ATOMIC;
   if ((connection_of(responder).access[responder & 1] & needed) == 0) return Fault::kQpAccess;
-  // Of two faults a device may find either first: this one has both statuses.
-  if (is_atomic_operation(request.opcode) && (setup_.regions[target.index].begin + target.offset) % 8 != 0)
-    return Fault::kMisaligned;
   if (target.bad_key) return Fault::kAccess;
   if (target.is_window) {
     const Window& window = now_.windows[target.index];

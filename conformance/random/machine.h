@@ -49,6 +49,7 @@ class Machine {
 
   Link &near_, &far_;
   const bool is_split_;
+  const Known known_;
   const Setup& setup_;
   Keys keys_[2];  // of the near objects, and of the far ones
 };

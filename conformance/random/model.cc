@@ -347,6 +347,18 @@ class Model::Execution {
   }
 
   // ---- failures ----
+  using Statuses = std::set<ibv_wc_status>;
+  Statuses local_key_statuses() const {
+    Statuses out = {IBV_WC_LOC_PROT_ERR};
+    if (model_.claims_.known.local_key_status) out.insert(IBV_WC_LOC_QP_OP_ERR);
+    return out;
+  }
+  Statuses too_long_statuses() const {
+    Statuses out = {IBV_WC_REM_INV_REQ_ERR};
+    if (model_.claims_.known.too_long_status) out.insert(IBV_WC_REM_OP_ERR);
+    return out;
+  }
+
   void fail(EndIndex end, Fault fault) {
     const PostedRequest posted = state_.ends[end].sends.front();
     state_.ends[end].sends.pop_front();
@@ -354,7 +366,7 @@ class Model::Execution {
     std::deque<PostedReceive>& queue = model_.receive_queue(state_, responder);
     switch (fault) {
       case Fault::kLocal:  // IBA 10.10.2.2: the responder has seen a part of the message, or nothing
-        complete(end, posted, {IBV_WC_LOC_PROT_ERR});
+        complete(end, posted, local_key_statuses());
         if (posted.request.opcode == IBV_WR_RDMA_READ) spoil(posted.elements, Side::kRequester);
         if (is_send(posted.request.opcode) && !queue.empty()) spoil(queue.front().elements, Side::kResponder);
         if (is_write(posted.request.opcode))
@@ -365,14 +377,13 @@ class Model::Execution {
         complete(end, posted, {IBV_WC_REM_ACCESS_ERR});
         break;
       case Fault::kQpAccess:
-      case Fault::kMisaligned:
         complete(end, posted, {IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR});
         break;
       case Fault::kTooLong:
       case Fault::kReceive: {
         const PostedReceive receive = take(queue);
         spoil(receive.elements, Side::kResponder);
-        complete(end, posted, {fault == Fault::kTooLong ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR});
+        complete(end, posted, fault == Fault::kTooLong ? too_long_statuses() : Statuses{IBV_WC_REM_OP_ERR});
         expect(responder, {receive.id, true, any_error});
         break;
       }

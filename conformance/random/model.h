@@ -76,7 +76,7 @@ class Model {
   size_t receives_of(EndIndex end) const;  // where the requests of the other end take them
 
  private:
-  enum class Fault : uint8_t { kNone, kLocal, kAccess, kQpAccess, kMisaligned, kTooLong, kReceive };
+  enum class Fault : uint8_t { kNone, kLocal, kAccess, kQpAccess, kTooLong, kReceive };
   enum class WindowUse : uint8_t { kUnbound, kBound, kChanging, kUnknown };
 
   struct KeyedElement {

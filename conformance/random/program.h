@@ -31,6 +31,15 @@ void optional_field(Archive& archive, std::optional<Value>& value) {
   if (is_there) archive(*value);
 }
 
+// What the device is known to do otherwise than promised (known.h). The model allows it, or keeps what meets
+// it out of programs.
+struct Known {
+  bool local_key_status = false;   // an lkey that cannot be used: IBV_WC_LOC_QP_OP_ERR
+  bool too_long_status = false;    // a message longer than its receive: IBV_WC_REM_OP_ERR
+  bool window_bounds = false;      // bounds of windows are not checked
+  bool invalidation_flag = false;  // IBV_WC_WITH_INV is missing, or is another flag
+};
+
 // What the device has, or both have. What it has not is in no program.
 struct Claims {
   bool is_split = false;  // two devices
@@ -38,6 +47,7 @@ struct Claims {
   bool window1 = false, window2 = false, send_with_invalidate = false;
   uint32_t inline_data = 0, send_sges = 1, receive_sges = 1, srq_sges = 1, reads = 1, mtu = 1024;
   int32_t cqe = 64;
+  Known known{};  // in no message: the objects do not ask
   RANDOM_FIELDS(is_split, uc, ud, xrc, srq, atomics, window1, window2, send_with_invalidate, inline_data,
                 send_sges, receive_sges, srq_sges, reads, mtu, cqe)
 };

@@ -16,7 +16,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import devtools
-import program
+import scripted
 
 PAGES = ("report", "compare", "history")
 SCHEMES = {"light": False, "dark": True}
@@ -56,17 +56,17 @@ class Pages(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         known = cls.folder / "known.toml"
-        known.write_text(program.deviation("ibv_alloc_pd.many", more="layer = \"libibverbs\"\n"))
+        known.write_text(scripted.deviation("ibv_alloc_pd.many", more="layer = \"libibverbs\"\n"))
         made = {"a": ("--expect", known), "b": ("--chapter", "pd"), "c": ("--filter", "cq.*:pd.Conforms")}
         for name, options in made.items():
-            made_it = program.run("--report-dir", cls.folder / name, *options)
+            made_it = scripted.run("--report-dir", cls.folder / name, *options)
             if made_it.returncode > 1:
                 raise RuntimeError(made_it.stderr)
         reports = [cls.folder / name / "report.json" for name in made]
         cls.paths = {"report": cls.folder / "a/report.html", "compare": cls.folder / "compare.html",
                      "history": cls.folder / "history.html"}
-        program.run("compare", *reports, "--html", cls.paths["compare"])
-        program.run("history", *reports, "--html", cls.paths["history"])
+        scripted.run("compare", *reports, "--html", cls.paths["compare"])
+        scripted.run("history", *reports, "--html", cls.paths["history"])
         cls.browser = devtools.Browser(cls.folder)
         cls.addClassCleanup(cls.browser.close)
 
@@ -192,7 +192,7 @@ class Pages(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program.scripted, program.prefix = sys.argv[1], sys.argv[2:]
+    scripted.program, scripted.prefix = sys.argv[1], sys.argv[2:]
     if devtools.find() is None:
         print("no Chromium: scripts/install-packages.sh test installs it")
         sys.exit(77)

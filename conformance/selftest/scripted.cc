@@ -2,16 +2,51 @@
 //
 // Tests of every verdict, with the suite's own main(), for program.py. Most do not use the device; the
 // clauses are borrowed. A program of its own, so that no run of the suite contains them.
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "suite/test.h"
 #include "support/fixture.h"
 #include "support/operator_event.h"
+
+namespace {
+
+bool is_set_to(const char* variable, const char* value) {
+  const char* const seen = std::getenv(variable);
+  return seen != nullptr && std::strcmp(seen, value) == 0;
+}
+
+// A file that a test makes, and that later processes look for.
+std::filesystem::path state() {
+  const char* const path = std::getenv("CONFORMANCE_SCRIPTED_STATE");
+  return path == nullptr ? "" : path;
+}
+
+}  // namespace
+
+// Before that of libibverbs: a driver that crashes or hangs, as CONFORMANCE_SCRIPTED_DRIVER says. From the
+// moment at which there is a state(), or always.
+extern "C" ibv_device** ibv_get_device_list(int* count) {
+  if (state().empty() || std::filesystem::exists(state())) {
+    if (is_set_to("CONFORMANCE_SCRIPTED_DRIVER", "crashes")) raise(SIGSEGV);
+    while (is_set_to("CONFORMANCE_SCRIPTED_DRIVER", "hangs")) pause();
+  }
+  using Function = ibv_device** (*)(int*);
+  static const auto real =
+      reinterpret_cast<Function>(dlvsym(RTLD_NEXT, "ibv_get_device_list", "IBVERBS_1.1"));
+  return real(count);
+}
 
 namespace conformance {
 namespace {
@@ -54,16 +89,50 @@ CONFORMANCE_TEST_AS(Traits().disruptive(), order, Waits, "order.completions") {
 
 // Deviates every second time: the file that CONFORMANCE_SCRIPTED_STATE names grows by a byte with each run.
 CONFORMANCE_TEST_AS(Traits().disruptive(), order, IsFlaky, "order.unsignaled") {
-  const char* path = getenv("CONFORMANCE_SCRIPTED_STATE");
-  if (path == nullptr) throw NotTested{"no CONFORMANCE_SCRIPTED_STATE"};
-  std::ofstream(path, std::ios::app) << '.';
-  const auto size = std::filesystem::file_size(path);
+  if (state().empty()) throw NotTested{"no CONFORMANCE_SCRIPTED_STATE"};
+  std::ofstream(state(), std::ios::app) << '.';
+  const auto size = std::filesystem::file_size(state());
   EXPECT_EQ(size % 2, 0u) << "expected: an even number of runs; seen: " << size;
 }
 
 // A value of the field in a message: its name.
 CONFORMANCE_TEST_AS(Traits().disruptive(), order, NamesValues, "order.error-completes") {
   EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS);
+}
+
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, BreaksTheDriver, "order.receives") {
+  std::ofstream(state()).put('.');
+  ADD_FAILURE() << "expected: nothing of this kind; seen: the driver is broken";
+}
+
+// All that is left of the file system of state().
+CONFORMANCE_TEST_AS(Traits().disruptive(), order, FillsTheDisk, "order.receives") {
+  std::ofstream file(state());
+  const std::string page(4096, '.');
+  for (int pages = 0; pages < 1024 && file.write(page.data(), page.size()).flush();) ++pages;
+  EXPECT_FALSE(file) << "expected: a small disk; seen: 4 MiB of room";
+}
+
+// As if a driver kept the process in the kernel: a tracer does not let it be collected before the suite has
+// ended.
+CONFORMANCE_TEST_AS(Traits().disruptive().limit(5), order, CannotBeKilled, "order.xrc") {
+  const pid_t test = getpid(), suite = getppid();
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  if (fork() == 0) {
+    setsid();
+    const int ended = static_cast<int>(syscall(SYS_pidfd_open, suite, 0));
+    const char traces = ended >= 0 && ptrace(PTRACE_SEIZE, test, nullptr, nullptr) == 0 ? 'y' : 'n';
+    if (write(ends[1], &traces, 1) != 1 || traces == 'n') _exit(1);
+    pollfd waiting{ended, POLLIN, 0};
+    poll(&waiting, 1, 60'000);
+    _exit(0);
+  }
+  char traces = 'n';
+  ASSERT_EQ(read(ends[0], &traces, 1), 1);
+  if (traces == 'n') throw NotTested{"no process may be traced here"};
+  for (;;) pause();
 }
 
 namespace device {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "suite/test.h"
+
 namespace conformance {
 namespace {
 
@@ -19,8 +21,8 @@ constexpr std::string_view uc[] = {"UC"}, ud[] = {"UD"}, xrc[] = {"XRC", "XRC_SE
 constexpr Family table[] = {
     {"UC", "family.uc", uc},
     {"UD", "family.ud", ud},
-    {"XRC", "family.xrc", xrc},
     {"SRQs", "family.srq", srq},
+    {"XRC", "family.xrc", xrc},
     {"events of completion channels", "family.events", events},
     {"inline data", "family.inline", in_line},
     {"atomics", "family.atomics", atomics},
@@ -36,6 +38,8 @@ constexpr Family table[] = {
     {"connections of the rdma_cm", "family.cm-tcp", cm_tcp},
     {"datagram services of the rdma_cm", "family.cm-udp", cm_udp},
 };
+
+const BrokenFamilies* broken_families = nullptr;
 
 bool has(Words words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -60,6 +64,10 @@ bool needs(const Clause& clause, const Family& family) {
 }  // namespace
 
 std::span<const Family> families() { return table; }
+
+std::string why_not_run(const Family& family, const std::string& cause) {
+  return std::string(family.name) + ": claimed, but does not work at all: " + cause;
+}
 
 std::vector<const Family*> needed_by(const TestInfo& test) {
   std::vector<const Family*> out;
@@ -86,6 +94,14 @@ std::vector<const Family*> broken_by(const TestInfo& test, const TestResult& res
     return !clause || verdict_of(result, *clause) != Verdict::deviates;
   });
   return out;
+}
+
+void use_broken_families(const BrokenFamilies& broken) { broken_families = &broken; }
+
+void need_family(std::string_view clause) {
+  if (broken_families == nullptr) return;
+  for (const auto& [family, cause] : *broken_families)
+    if (family->clause == clause) throw NotTested{why_not_run(*family, cause)};
 }
 
 }  // namespace conformance

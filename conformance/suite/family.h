@@ -6,7 +6,9 @@
 // are not run: NOT TESTED. A run in which that test is not selected asks nobody.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,5 +34,14 @@ std::vector<const Family*> asked_by(const TestInfo& test);
 
 // The families of which this result says that they do not work at all.
 std::vector<const Family*> broken_by(const TestInfo& test, const TestResult& result);
+
+// Those that do not work at all, and what says so: clause and test.
+using BrokenFamilies = std::map<const Family*, std::string>;
+std::string why_not_run(const Family& family, const std::string& cause);
+void use_broken_families(const BrokenFamilies& broken);  // in this process; they must outlive it
+
+// Within a test: what follows needs the family of this clause, though not all that the test's clauses apply
+// to does. Throws NotTested if the run has found that the family does not work at all.
+void need_family(std::string_view clause);
 
 }  // namespace conformance

@@ -19,11 +19,12 @@ struct Options {
   int jobs = 0;             // 0: as many as there are processors, at most 4
   double time_scale = 1.0;  // multiplies every limit and every wait; never a time that a test measures
   std::string expectations;
-  std::set<std::string> in_vain;  // tests all of whose clauses are expected to deviate
+  std::set<std::string> in_vain;           // tests all of whose clauses are expected to deviate
+  std::set<std::string> known_deviations;  // clauses: those of `expectations`
   std::string report_dir;
   bool allow_disruptive = false;
   std::string event_command;  // COMMAND EVENT DEVICE PORT lets events happen; "ask": a human being does
-  std::string peer;  // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback
+  std::string peer;           // HOST or HOST:PORT of a verbs-conformance --serve; empty: loopback
   bool serve = false;
   std::string bind;   // serve: the address to listen on; empty: all of them
   int tcp_port = -1;  // serve: -1: the default one, 0: any, shown when it listens

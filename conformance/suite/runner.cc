@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 
 #include "suite/child.h"
@@ -34,8 +33,8 @@ struct Job {
   bool lost = false;  // SIGKILL does not end it
 };
 
-// Between SIGKILL and the end of a process; longer: a driver keeps it in the kernel.
-constexpr auto time_to_die = std::chrono::seconds(20);
+// Between SIGKILL and the end of a process, times --time-scale; longer: a driver keeps it in the kernel.
+constexpr double milliseconds_to_die = 20'000;
 constexpr timespec moment{0, 50'000'000};  // at most, between two looks at what was killed
 
 volatile sig_atomic_t interrupted_by = 0;
@@ -82,6 +81,7 @@ class Runner {
         told_(told),
         results_(selected.size()),
         has_run_(selected.size()),
+        time_to_die_(static_cast<int64_t>(milliseconds_to_die * options.time_scale)),
         jobs_(options.jobs) {
     for (int i = 0; i < options.jobs; ++i) traces_.push_back(std::make_unique<Trace>());
   }
@@ -128,7 +128,7 @@ class Runner {
     for (auto& job : jobs_) {
       if (!job) continue;
       kill(-job->pid, SIGKILL);
-      const auto deadline = Clock::now() + time_to_die;
+      const auto deadline = Clock::now() + time_to_die_;
       while (!job->lost && waitpid(job->pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline)
         ppoll(nullptr, 0, &moment, signals_.mask());
       close(job->descriptor);
@@ -144,8 +144,7 @@ class Runner {
       if (found == broken_.end()) continue;
       const std::string cause = found->second;
       for (const Family* family : asked_by(test)) broken_.emplace(family, cause);
-      return give_up(
-          next_++, "not run: " + std::string(needed->name) + ": claimed, but does not work at all: " + cause);
+      return give_up(next_++, "not run: " + why_not_run(*needed, cause));
     }
     alone_ = test.traits.is_alone;
     traces_[slot]->clear();
@@ -156,6 +155,7 @@ class Runner {
       setpgid(0, 0);
       signals_.restore();
       close(ends[0]);
+      use_broken_families(broken_);
       run_in_child(test, options_, *traces_[slot], ends[1]);
     }
     close(ends[1]);
@@ -207,7 +207,7 @@ class Runner {
     }
     int status = 0;
     if (waitpid(job.pid, &status, WNOHANG) != job.pid) {
-      if (job.killed && Clock::now() >= job.deadline + time_to_die) give_up_on(slot);
+      if (job.killed && Clock::now() >= job.deadline + time_to_die_) give_up_on(slot);
       return;
     }
     read_all(job);
@@ -296,12 +296,13 @@ class Runner {
   const Clock::time_point began_ = Clock::now();
   std::vector<TestResult> results_;
   std::vector<bool> has_run_;
+  const milliseconds time_to_die_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<std::unique_ptr<Trace>> traces_;
   size_t next_ = 0, done_ = 0, rounds_ = 0;
   std::string stopped_;
   bool alone_ = false;
-  std::map<const Family*, std::string> broken_;  // and what says so: clause and test
+  BrokenFamilies broken_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "suite/family.h"
 #include "support/cm_host.h"
 
 namespace conformance {
@@ -15,6 +16,10 @@ constexpr int backlog = 8;
 void must(int result, const char* what, Where where) {
   if (result != 0)
     throw Deviation{std::string(what) + "; expected: 0; seen: -1, " + errno_text(errno), where};
+}
+
+void need_connections(rdma_port_space space) {
+  need_family(space == RDMA_PS_UDP ? "family.cm-udp" : "family.cm-tcp");
 }
 
 }  // namespace
@@ -186,6 +191,7 @@ void CmTest::prepare(rdma_port_space space, Where where) {
 }
 
 int CmTest::connect(const ConnectionSpec& spec) {
+  need_connections(near_->ps);
   rdma_conn_param parameters = spec.parameters();
   return error_of(CALL(rdma_connect(near_, &parameters)));
 }
@@ -201,6 +207,7 @@ CmEvent CmTest::be_asked(const ConnectionSpec& spec, rdma_port_space space, Wher
   listener_ = make_listener(space);
   far().resolve(local_address(listener_), space);
   far().make_qp();
+  need_connections(space);
   must(far().connect(spec) == 0 ? 0 : -1, "rdma_connect of the far end", where);
   CmEvent event = next_event(channel(), RDMA_CM_EVENT_CONNECT_REQUEST, where);
   near_ = CmId(event->id);

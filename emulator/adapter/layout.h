@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 28;
+inline constexpr uint32_t kLayoutVersion = 29;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -511,6 +511,9 @@ struct alignas(kCacheLine) SharedMr {
   // Not 0: the region's memory may be of a file that a peer can map too (fabric/region_passing.h). The number
   // is of this registration alone: a mapping that was made for another one is not used. 0: it is not.
   std::atomic<uint32_t> mappable;
+  // Index of the region that the number is of: the entry's own, or of a window that of the region that it is
+  // bound to.
+  uint32_t region;
 };
 static_assert(sizeof(SharedMr) == kCacheLine);
 
@@ -534,6 +537,9 @@ inline uint64_t check_of(const SharedMr& mr) {
 // - A dead holder's lock may be taken over.
 // - A stopped holder's lock may not. There are many locks, so that a stopped holder blocks the users of the
 //   same word and few others.
+// A requester that has mapped the word changes it without the lock, by one instruction, if nobody holds the
+// lock. Its hazard guard says so (HazardWord::of()): a requester that has taken the lock to read and write
+// waits until the guards of that kind have ended that are older.
 struct alignas(kCacheLine) AtomicsLock {
   std::atomic<uint64_t> holder;
 };
@@ -575,6 +581,9 @@ struct SegmentHeader {
   std::atomic<uint32_t> lost_events;  // some SharedCq::lost is not 0; set by producers
   // some object has been reported in Changes; set by PeerAdapter::report()
   std::atomic<uint32_t> doorbell;
+  // A peer may have mapped memory of this adapter (fabric/region_passing.h). Never cleared. Written by the
+  // owner before the peer can map it.
+  std::atomic<uint32_t> may_be_mapped;
   // Lines 2 to 17, written by initiators: they serialise atomics on one word of this adapter's memory.
   AtomicsLock atomics_locks[kAtomicsLocks];
 };

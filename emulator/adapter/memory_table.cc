@@ -11,7 +11,12 @@ namespace {
 // Free entries wait in a queue until this many are in it, and are reused only then.
 constexpr size_t kReuseDistance = 64;
 
-void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn, uint32_t mappable) {
+// The number of a registration, and the region that it is of (SharedMr).
+struct Mappable {
+  uint32_t number, region;
+};
+
+void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn, const Mappable& mappable) {
   mr.pd = region.pd;
   mr.access = region.access;
   mr.iova = region.iova;
@@ -20,7 +25,8 @@ void fill(SharedMr& mr, const MemoryTable::Region& region, uint32_t qpn, uint32_
   mr.kind = region.kind;
   mr.qpn = qpn;
   mr.check = check_of(mr);
-  mr.mappable.store(mappable, std::memory_order_relaxed);
+  mr.region = mappable.region;
+  mr.mappable.store(mappable.number, std::memory_order_relaxed);
 }
 
 // Makes the entry valid: first the owner's copy.
@@ -85,11 +91,11 @@ int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
   return 0;
 }
 
-void MemoryTable::fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn) {
+void MemoryTable::fill_entries(OwnSegment& segment, uint32_t index, const Region& region) {
   uint32_t mappable = 0;
   while (region.mappable && mappable == 0) mappable = mappable_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)})
-    fill(*mr, region, qpn, mappable);
+    fill(*mr, region, 0, {mappable, index});
 }
 
 int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, uint32_t* rkey) {
@@ -98,7 +104,7 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
   if (int error = take_index(segment, &index); error != 0) return error;
   // The key of a deregistered region must not be the key of the next region.
   const auto tag = static_cast<uint8_t>(segment.view().mr(index)->last_tag + 1);
-  fill_entries(segment, index, region, 0);
+  fill_entries(segment, index, region);
   publish(segment, {index, false, tag});
   raise_high_water(segment.view().header().mr_high_water, index);
   *lkey = MemoryKey{index, false, tag}.pack();
@@ -108,7 +114,7 @@ int MemoryTable::add(OwnSegment& segment, const Region& region, uint32_t* lkey, 
 
 void MemoryTable::change(OwnSegment& segment, uint32_t lkey, const Region& region) {
   const MemoryKey key = MemoryKey::unpack(lkey);
-  fill_entries(segment, key.index, region, 0);
+  fill_entries(segment, key.index, region);
   publish(segment, key);
 }
 
@@ -118,16 +124,24 @@ int MemoryTable::add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint
   if (int error = take_index(segment, &index); error != 0) return error;
   SharedMr& mr = *segment.view().mr(index);
   mr.last_tag = (mr.last_tag + 1) & 0xff;
-  fill_entries(segment, index, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind},
-               0);
+  fill_entries(segment, index, {.pd = pd, .access = 0, .iova = 0, .length = 0, .address = 0, .kind = kind});
   raise_high_water(segment.view().header().mr_high_water, index);
   *rkey = MemoryKey{index, true, static_cast<uint8_t>(mr.last_tag)}.pack();
   return 0;
 }
 
-void MemoryTable::bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn) {
+void MemoryTable::bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn,
+                              uint32_t region) {
   const MemoryKey key = MemoryKey::unpack(rkey);
-  fill_entries(segment, key.index, window, qpn);
+  const std::atomic<uint32_t>& of_region = segment.view().mr(region)->mappable;
+  const uint32_t mappable = of_region.load(std::memory_order_seq_cst);
+  for (SharedMr* mr : {segment.view().mr(key.index), segment.view().shared_mr(key.index)}) {
+    fill(*mr, window, qpn, {mappable, region});
+    // not_mappable() may have come to the region in between, and to the window before this call.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (of_region.load(std::memory_order_relaxed) != mappable)
+      mr->mappable.store(0, std::memory_order_relaxed);
+  }
   publish(segment, key);
 }
 
@@ -155,7 +169,7 @@ void MemoryTable::invalidate(OwnSegment& segment, uint32_t lkey) {
 void MemoryTable::not_mappable(OwnSegment& segment, uint32_t index, uint32_t mappable) {
   for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)}) {
     uint32_t found = mappable;
-    mr->mappable.compare_exchange_strong(found, 0, std::memory_order_relaxed);
+    mr->mappable.compare_exchange_strong(found, 0, std::memory_order_seq_cst);
   }
 }
 

@@ -93,8 +93,9 @@ class MemoryTable {
   int add_window(OwnSegment& segment, KeyKind kind, uint32_t pd, uint32_t* rkey);
 
   // Binds the window of `rkey`, which is not bound, under the tag of `rkey`. Since the window was last bound,
-  // the caller has waited for hazard guards. `window.kind` does not change.
-  void bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn);
+  // the caller has waited for hazard guards. `window.kind` does not change. `region`: index of the region
+  // that it is part of. Peers that can map that can reach the window through the mapping.
+  void bind_window(OwnSegment& segment, uint32_t rkey, const Region& window, uint32_t qpn, uint32_t region);
 
   // Makes the keys invalid, except for is_scatter_target(), and begins a new epoch. The caller then waits for
   // hazard guards before it treats the region as unused, and calls recycle() last.
@@ -106,7 +107,7 @@ class MemoryTable {
 
  private:
   int take_index(OwnSegment& segment, uint32_t* index);
-  void fill_entries(OwnSegment& segment, uint32_t index, const Region& region, uint32_t qpn);
+  void fill_entries(OwnSegment& segment, uint32_t index, const Region& region);
 
   std::mutex mutex_;
   std::deque<uint32_t> free_;  // first in, first out: a key is reused as late as possible

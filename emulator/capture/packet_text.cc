@@ -62,6 +62,8 @@ const char* name_of(roce::PacketType type) {
       return "SEND_LAST_WITH_INVALIDATE";
     case kSendOnlyInvalidate:
       return "SEND_ONLY_WITH_INVALIDATE";
+    case kAtomicWrite:
+      return "ATOMIC_WRITE";
   }
   return "?";
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "fabric/guarded_word.h"
 #include "keep_errno.h"
 #include "sigbus.h"
 
@@ -80,6 +81,7 @@ void forward(int number, siginfo_t* info, void* context) {
 }
 
 void on_sigbus(int number, siginfo_t* info, void* context) {
+  if (info->si_code > 0 && end_guarded_word(context)) return;
   if (Copy* const copy = current_copy; copy != nullptr && info->si_code > 0) {
     current_copy = nullptr;
     siglongjmp(copy->instant, 1);
@@ -188,15 +190,20 @@ bool look_at_sigbus_mask() {
 }
 
 bool copy_guarded(void* to, const void* from, size_t size) {
+  if constexpr (kHasGuardedWords)
+    if (size == sizeof(uint64_t) && reinterpret_cast<uintptr_t>(to) % sizeof(uint64_t) == 0)
+      return move_word_guarded(to, from);
   return guarded(
       [=] { copy_in_order(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size); });
 }
 
 bool fetch_add_guarded(uint64_t* word, uint64_t addend, uint64_t* before) {
+  if constexpr (kHasGuardedWords) return add_to_word_guarded(word, addend, before);
   return guarded([=] { *before = std::atomic_ref(*word).fetch_add(addend, std::memory_order_acq_rel); });
 }
 
 bool compare_and_swap_guarded(uint64_t* word, uint64_t compare, uint64_t swap, uint64_t* before) {
+  if constexpr (kHasGuardedWords) return exchange_word_guarded(word, compare, swap, before);
   return guarded([=] {
     uint64_t found = compare;
     std::atomic_ref(*word).compare_exchange_strong(found, swap, std::memory_order_acq_rel);

@@ -21,11 +21,14 @@ struct alignas(64) Hazard {
 };
 static_assert(sizeof(Hazard) == 64);
 
-// Target slot + 1, its complement (16 bits each), and a running number (32 bits), which distinguishes one
-// guard from the next. A damaged record that is no such word is no guard: nothing would ever release it.
+// Target slot + 1, its complement (16 bits each), whether words are changed in place (1 bit), and a running
+// number (31 bits), which distinguishes one guard from the next. A damaged record that is no such word is no
+// guard: nothing would ever release it.
 struct HazardWord {
-  static constexpr uint64_t of(uint32_t target_slot, uint64_t number) {
-    return key_of(target_slot) << 32 | (number & 0xffff'ffff);
+  static constexpr uint64_t kChangesWords = 0x8000'0000;  // AtomicsLock (adapter/layout.h)
+
+  static constexpr uint64_t of(uint32_t target_slot, uint64_t number, bool changes_words = false) {
+    return key_of(target_slot) << 32 | (changes_words ? kChangesWords : 0) | (number & 0x7fff'ffff);
   }
   static constexpr bool is_to(uint64_t word, uint32_t target_slot) {
     return word >> 32 == key_of(target_slot);
@@ -79,17 +82,19 @@ class HazardGuard {
   }
 
   // The same for a caller that is about to take a lock: the guard holds once confirm_after_locking() returns.
-  // False: it does not, and the caller must use begin().
-  bool announce(const HazardRecords& own, uint32_t target_slot) {
+  // False: it does not, and the caller must use begin(). `changes_words`: for an atomic, which may then be
+  // the processor's own (changes_words()).
+  bool announce(const HazardRecords& own, uint32_t target_slot, bool changes_words = false) {
     if (thread_record.index >= kThreadRecords) [[unlikely]]
       return false;
     std::atomic<uint64_t>& record = own.records[thread_record.index].target;
     if (record.load(std::memory_order_relaxed) != 0 ||
         own.used->load(std::memory_order_relaxed) <= thread_record.index) [[unlikely]]
       return false;
-    record.store(word_of(target_slot), std::memory_order_relaxed);
+    record.store(word_of(target_slot, changes_words), std::memory_order_relaxed);
     record_ = &record;
     target_ = target_slot;
+    changes_words_ = changes_words;
     return true;
   }
 
@@ -110,15 +115,18 @@ class HazardGuard {
   }
 
   bool is_to(uint32_t target_slot) const { return record_ != nullptr && target_ == target_slot; }
+  // Do those who take the lock for atomics wait for this guard?
+  bool changes_words() const { return record_ != nullptr && changes_words_; }
 
  private:
-  static uint64_t word_of(uint32_t target_slot) {
-    return HazardWord::of(target_slot, ++thread_record.guards);
+  static uint64_t word_of(uint32_t target_slot, bool changes_words) {
+    return HazardWord::of(target_slot, ++thread_record.guards, changes_words);
   }
   void begin_slowly(const HazardRecords& own, uint32_t target_slot);
 
   std::atomic<uint64_t>* record_ = nullptr;  // nullptr: no guard
   uint32_t target_ = 0;
+  bool changes_words_ = false;
 };
 
 }  // namespace verbena

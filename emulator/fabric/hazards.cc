@@ -38,10 +38,11 @@ void ask_for_record() {
   }
 }
 
-// Calls wait(slot, is_over) for each hazard guard on `target_slot` that is held and is not released within
-// some spins. Stops and returns false when `wait` does.
+// Calls wait(slot, is_over) for each hazard guard on `target_slot` that has the bits of `kind`, is held and
+// is not released within some spins. Stops and returns false when `wait` does.
 template <typename Wait>
-bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait) {
+bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, Wait&& wait,
+                     uint64_t kind = 0) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint32_t first = from_slot < kMaxSlots ? from_slot : 0;
   const uint32_t end = from_slot < kMaxSlots ? from_slot + 1 : kMaxSlots;
@@ -52,7 +53,7 @@ bool for_each_hazard(const NodeDirectory& directory, uint32_t target_slot, uint3
     for (uint32_t i = 0; i < used && i < kHazardsPerSlot; ++i) {
       std::atomic<uint64_t>& record = directory.hazard(s, i).target;
       const uint64_t seen = record.load(std::memory_order_seq_cst);
-      if (!HazardWord::is_to(seen, target_slot)) continue;
+      if (!HazardWord::is_to(seen, target_slot) || (seen & kind) != kind) continue;
       const auto is_over = [&] {
         for (int spins = 0; spins < 100; ++spins)
           if (record.load(std::memory_order_acquire) != seen) return true;
@@ -74,7 +75,7 @@ void note_use(std::atomic<uint32_t>& ever_used, uint32_t index) {
 
 void HazardGuard::begin_slowly(const HazardRecords& own, uint32_t target_slot) {
   if (thread_record.index == ThreadRecord::kNotAsked) ask_for_record();
-  const uint64_t word = word_of(target_slot);
+  const uint64_t word = word_of(target_slot, false);
   for (uint32_t tries = 0;; ++tries) {
     const uint32_t index = tries == 0 && thread_record.index < kThreadRecords
                                ? thread_record.index
@@ -89,6 +90,7 @@ void HazardGuard::begin_slowly(const HazardRecords& own, uint32_t target_slot) {
       }
       record_ = &record;
       target_ = target_slot;
+      changes_words_ = false;
       return;
     }
     ++hint;
@@ -97,7 +99,7 @@ void HazardGuard::begin_slowly(const HazardRecords& own, uint32_t target_slot) {
 }
 
 void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
-                       void (*on_stall)(void* context, int32_t pid), void* context) {
+                      void (*on_stall)(void* context, int32_t pid), void* context) {
   for_each_hazard(directory, target_slot, from_slot, [&](Slot& slot, auto&& is_over) {
     const int64_t began = now_ns();
     for (bool told = false; !is_over();) {
@@ -110,16 +112,30 @@ void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint
   });
 }
 
-bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
-                      int64_t patience_ns) {
-  return for_each_hazard(directory, target_slot, from_slot, [&](Slot&, auto&& is_over) {
+namespace {
+
+bool released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot, int64_t patience_ns,
+              uint64_t kind) {
+  const auto wait = [&](Slot&, auto&& is_over) {
     const int64_t began = now_ns();
     while (!is_over()) {
       if (now_ns() - began > patience_ns) return false;
       sched_yield();
     }
     return true;
-  });
+  };
+  return for_each_hazard(directory, target_slot, from_slot, wait, kind);
+}
+
+}  // namespace
+
+bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
+                      int64_t patience_ns) {
+  return released(directory, target_slot, from_slot, patience_ns, 0);
+}
+
+bool word_changes_released(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns) {
+  return released(directory, target_slot, kAnySlot, patience_ns, HazardWord::kChangesWords);
 }
 
 void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot) {

@@ -17,7 +17,7 @@ inline constexpr uint32_t kAnySlot = UINT32_MAX;
 // delay the caller. `on_stall(context, pid)` is called once for each process that delays the caller for
 // longer than a second.
 void wait_for_hazards(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
-                       void (*on_stall)(void* context, int32_t pid), void* context);
+                      void (*on_stall)(void* context, int32_t pid), void* context);
 
 // Waits until every hazard guard that threads of `own_slot` (this process) began before the call is released.
 // The caller must hold no guard.
@@ -27,5 +27,8 @@ void wait_for_hazards_of(const NodeDirectory& directory, uint32_t own_slot);
 // held.
 bool hazards_released(const NodeDirectory& directory, uint32_t target_slot, uint32_t from_slot,
                       int64_t patience_ns);
+
+// The same for those guards alone under which words are changed in place, by any process.
+bool word_changes_released(const NodeDirectory& directory, uint32_t target_slot, int64_t patience_ns);
 
 }  // namespace verbena

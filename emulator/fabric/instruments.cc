@@ -23,16 +23,12 @@ void kick_processes(const NodeDirectory& directory, const std::string& node) {
     kick_slot(directory, node, i, directory.slot(i).generation.load(std::memory_order_acquire));
 }
 
-}  // namespace
-
-namespace {
-
-int add(const NodeDirectory& directory, const std::string& node, uint64_t holder, const RecordWish& wish, uint32_t* index) {
+int add(const NodeDirectory& directory, const std::string& node, uint64_t holder, const RecordWish& wish,
+        uint32_t* index) {
   for (uint32_t i = 0; i < kMaxInstruments; ++i) {
     InstrumentEntry& entry = directory.header().instruments[i];
     uint64_t before = entry.holder.load(std::memory_order_acquire);
     if (lives(before)) continue;
-    entry.wish.store(0, std::memory_order_relaxed);  // that of one which has died
     if (!entry.holder.compare_exchange_strong(before, holder, std::memory_order_acq_rel)) continue;
     entry.wish.store(wish.pack(), std::memory_order_release);
     *index = i;
@@ -50,7 +46,8 @@ InstrumentEntry* find_lasting(const NodeDirectory& directory) {
 
 }  // namespace
 
-int add_instrument(const NodeDirectory& directory, const std::string& node, const RecordWish& wish, uint32_t* index) {
+int add_instrument(const NodeDirectory& directory, const std::string& node, const RecordWish& wish,
+                   uint32_t* index) {
   return add(directory, node, identity_of_process(getpid()), wish, index);
 }
 

@@ -42,8 +42,8 @@ int add_instrument(const NodeDirectory& directory, const std::string& node, cons
                    uint32_t* index);
 void remove_instrument(const NodeDirectory& directory, const std::string& node, uint32_t index);
 
-// The instrument that has no process, and stays until it is ended, as the node does meanwhile. Another wish replaces that
-// which it has; an empty one ends it. ENOSPC.
+// The instrument that has no process, and stays until it is ended, as the node does meanwhile. Another wish
+// replaces that which it has; an empty one ends it. ENOSPC.
 int set_lasting_instrument(const NodeDirectory& directory, const std::string& node, const RecordWish& wish);
 bool has_lasting_instrument(const NodeDirectory& directory);
 

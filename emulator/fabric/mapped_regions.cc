@@ -2,7 +2,6 @@
 #include "fabric/mapped_regions.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,12 +28,11 @@ MappedRegions::~MappedRegions() {
   Table* const table = table_.load(std::memory_order_acquire);
   if (table == nullptr) return;
   for (const Entry& entry : *table)
-    if (entry.file.mapping != nullptr && process_ == getpid())
-      munmap(entry.file.mapping, entry.file.mapping_size);
+    if (process_ == getpid()) unmap(entry.file);
   delete table;
 }
 
-MappedRegions::Found MappedRegions::find(MemoryKey key, uint32_t mappable) {
+MappedRegions::Found MappedRegions::find(uint32_t region, uint32_t mappable) {
   Table* const table = table_.load(std::memory_order_acquire);
   if (table == nullptr)
     return {State::kWanted, nullptr, !is_wanted_.exchange(true, std::memory_order_acq_rel)};
@@ -52,8 +50,7 @@ MappedRegions::Found MappedRegions::find(MemoryKey key, uint32_t mappable) {
     if (entry.state.load(std::memory_order_relaxed) != State::kFree ||
         !entry.state.compare_exchange_strong(expected, State::kTaken, std::memory_order_acq_rel))
       continue;
-    entry.index = key.index;
-    entry.tag = key.tag;
+    entry.index = region;
     entry.mappable.store(mappable, std::memory_order_release);
     entry.state.store(State::kWanted, std::memory_order_release);
     raise_high_water(used_, i);
@@ -64,7 +61,8 @@ MappedRegions::Found MappedRegions::find(MemoryKey key, uint32_t mappable) {
 
 bool MappedRegions::is_valid(const SegmentView& view, const Entry& entry) const {
   const SharedMr* const mr = view.mr(entry.index);
-  return mr != nullptr && mr->valid.load(std::memory_order_acquire) == (kKeyValid | entry.tag) &&
+  // The number is of this registration alone.
+  return mr != nullptr && (mr->valid.load(std::memory_order_acquire) & kKeyValid) != 0 &&
          mr->mappable.load(std::memory_order_acquire) == entry.mappable.load(std::memory_order_relaxed);
 }
 
@@ -114,7 +112,7 @@ int64_t MappedRegions::serve(const NodeMembership& membership, const SegmentView
         continue;
       }
       entry.request.close();
-      if (entry.file.mapping != nullptr) munmap(entry.file.mapping, entry.file.mapping_size);
+      unmap(entry.file);
       entry.file = {};
       entry.mappable.store(0, std::memory_order_release);
       entry.state.store(State::kFree, std::memory_order_release);

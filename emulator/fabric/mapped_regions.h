@@ -35,8 +35,8 @@ class MappedRegions {
     const MappedFile* file = nullptr;  // of kMapped
     bool is_new = false;  // it was not there before: the caller wakes this process's service thread
   };
-  // Registration `mappable` of `key`. Lock-free. Under a hazard guard.
-  Found find(MemoryKey key, uint32_t mappable);
+  // Registration `mappable` of the region with that index (SharedMr). Lock-free. Under a hazard guard.
+  Found find(uint32_t region, uint32_t mappable);
 
   // The service thread's work. `alive`: the peer is. Returns when it must be called again at the latest, in
   // ns from now; -1: not before something happens.
@@ -47,9 +47,8 @@ class MappedRegions {
   struct Entry {
     std::atomic<uint32_t> mappable{0};  // SharedMr::mappable of the registration; 0: the entry is free
     std::atomic<State> state{State::kFree};
-    uint32_t index = 0;  // of the key
-    uint8_t tag = 0;
-    MappedFile file;  // once mapped
+    uint32_t index = 0;  // of the region
+    MappedFile file;     // once mapped
     // The service thread's:
     RegionRequest request;
     int64_t deadline = 0;

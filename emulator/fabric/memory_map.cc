@@ -54,10 +54,11 @@ bool parse(std::string_view text, MappedRange* out) {
   return true;
 }
 
-std::string read_all(const char* path) {
-  std::string all;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+PageText read_all(const char* path) {
+  PageText all;
+  const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
   if (fd < 0) return all;
+  all.reserve(64 * 1024);
   char part[16 * 1024];
   for (long got; (got = syscall(SYS_read, fd, part, sizeof part)) > 0;)
     all.append(part, static_cast<size_t>(got));
@@ -87,14 +88,19 @@ bool take_range(std::string_view* text, MappedRange* out) {
   return found;
 }
 
-std::string read_memory_map(bool with_flags) {
+PageText read_memory_map(bool with_flags) {
   return read_all(with_flags ? "/proc/self/smaps" : "/proc/self/maps");
 }
 
 int64_t memory_status(const char* name) {
-  const std::string all = read_all("/proc/self/status");
-  const size_t at = all.find(std::string("\n") + name + ":");
-  return at == std::string::npos ? -1 : atoll(all.c_str() + all.find(':', at) + 1);
+  const PageText all = read_all("/proc/self/status");
+  const std::string_view wanted = name;
+  for (std::string_view text = all; !text.empty();) {
+    const std::string_view line = take_line(&text);
+    if (line.size() > wanted.size() && line.substr(0, wanted.size()) == wanted && line[wanted.size()] == ':')
+      return atoll(line.data() + wanted.size() + 1);  // ends at the end of the line
+  }
+  return -1;
 }
 
 }  // namespace verbena

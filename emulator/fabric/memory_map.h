@@ -6,8 +6,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
+
+#include "fabric/page_allocator.h"
 
 namespace verbena {
 
@@ -33,10 +34,11 @@ struct MappedRange {
 // over.
 bool take_range(std::string_view* text, MappedRange* out);
 
-// The whole list. "": it cannot be read. `with_flags`: smaps, which takes a walk through all pages.
-std::string read_memory_map(bool with_flags = false);
+// The whole list. "": it cannot be read. `with_flags`: smaps, which takes a walk through all pages. Without
+// malloc(3).
+PageText read_memory_map(bool with_flags = false);
 
-// A figure of /proc/self/status in KiB, "VmLck" for example. -1: not there.
+// A figure of /proc/self/status in KiB, "VmLck" for example. -1: not there. Without malloc(3).
 int64_t memory_status(const char* name);
 
 }  // namespace verbena

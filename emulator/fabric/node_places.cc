@@ -12,6 +12,7 @@
 
 #include "fabric/node.h"
 #include "fabric/private_folder.h"
+#include "fabric/temporary_folder.h"
 
 namespace verbena {
 namespace {
@@ -51,9 +52,7 @@ std::string nodes_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/' && own_directory(runtime))
     return std::string(runtime) + "/verbena";
-  const char* temporary = std::getenv("TMPDIR");
-  const std::string base = temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp";
-  return first_private_or_free(user_folder(base));
+  return first_private_or_free(user_folder(temporary_folder()));
 }
 
 std::vector<std::string> all_nodes_folders() {
@@ -63,8 +62,7 @@ std::vector<std::string> all_nodes_folders() {
     add_if_private(std::string(runtime) + "/verbena", &folders);
   add_if_private("/run/user/" + std::to_string(geteuid()) + "/verbena", &folders);
   std::vector<std::string> bases = {"/tmp", "/var/tmp", "/dev/shm"};
-  if (const char* temporary = std::getenv("TMPDIR"); temporary != nullptr && temporary[0] == '/')
-    bases.insert(bases.begin(), temporary);
+  if (const std::string own = temporary_folder(); own != "/tmp") bases.insert(bases.begin(), own);
   for (const std::string& base : bases) {
     add_if_private(user_folder(base), &folders);
     struct stat status;

@@ -2,9 +2,12 @@
 #include "fabric/region_passing.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -18,6 +21,7 @@
 namespace verbena {
 namespace {
 
+constexpr const char* kIpcNamespace = "/proc/self/ns/ipc";
 constexpr long kHugetlbfsMagic = 0x958458f6;  // linux/magic.h
 
 template <typename Message>
@@ -33,6 +37,13 @@ uint64_t alignment_of(int fd) {
   return static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+// The kernel names it so (ipc/shm.c), in a file system that nothing else is in.
+bool is_segment(const SharedFile& file) {
+  shmid_ds status{};
+  return file.path.rfind("/SYSV", 0) == 0 && file.inode <= INT_MAX &&
+         shmctl(static_cast<int>(file.inode), IPC_STAT, &status) == 0;
+}
+
 bool send_with(const ServiceCall& call, int fd, RegionReply reply) {
   reply.alignment = alignment_of(fd);
   return call.connection.send(bytes_of(reply), std::span(&fd, 1)) == 0;
@@ -46,13 +57,48 @@ bool is_space_limited() {
   return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
 }
 
+void keep_to_this_process(void* memory, uint64_t size) {
+  madvise(memory, size, MADV_DONTDUMP);
+  madvise(memory, size, MADV_DONTFORK);
+}
+
+constexpr uint64_t kMost = uint64_t{1} << 47;  // bytes
+
+// `ipc_namespace`: the owner's.
+int attach_segment(int ipc_namespace, const RegionReply& reply, MappedFile* out) {
+  struct stat theirs, ours;
+  if (fstat(ipc_namespace, &theirs) != 0 || stat(kIpcNamespace, &ours) != 0) return errno;
+  if (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino || reply.segment - 1 > INT_MAX ||
+      reply.length == 0 || reply.length > kMost || reply.offset > kMost)
+    return EPROTO;
+  const int segment = static_cast<int>(reply.segment - 1);
+  bool writable = reply.writable != 0;
+  void* memory = shmat(segment, nullptr, writable ? 0 : SHM_RDONLY);
+  if (memory == reinterpret_cast<void*>(-1) && writable) {
+    writable = false;
+    memory = shmat(segment, nullptr, SHM_RDONLY);
+  }
+  if (memory == reinterpret_cast<void*>(-1)) return errno;
+  *out = {memory,   0,   static_cast<std::byte*>(memory) + reply.offset, reply.address, reply.length,
+          writable, true};
+  shmid_ds status{};
+  if (shmctl(segment, IPC_STAT, &status) != 0 || reply.offset + reply.length > status.shm_segsz) {
+    unmap(*out);
+    *out = {};
+    return EPROTO;
+  }
+  out->mapping_size = status.shm_segsz;
+  keep_to_this_process(memory, status.shm_segsz);
+  return 0;
+}
+
 int map_file(int fd, const RegionReply& reply, MappedFile* out) {
   if (is_space_limited()) return ENOMEM;
+  if (reply.segment != 0) return attach_segment(fd, reply, out);
   struct stat status;
   if (fstat(fd, &status) != 0) return errno;
   if (!S_ISREG(status.st_mode) || status.st_dev != reply.device || status.st_ino != reply.inode)
     return EPROTO;
-  constexpr uint64_t kMost = uint64_t{1} << 47;
   const uint64_t unit = reply.alignment;
   if (!is_power_of_two(unit) || unit < static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) || unit > kMost ||
       reply.length == 0 || reply.length > kMost || reply.offset > kMost)
@@ -72,19 +118,37 @@ int map_file(int fd, const RegionReply& reply, MappedFile* out) {
     memory = map();
   }
   if (memory == MAP_FAILED) return errno;
-  madvise(memory, size, MADV_DONTDUMP);
-  madvise(memory, size, MADV_DONTFORK);
+  keep_to_this_process(memory, size);
   *out = {memory,        size,         static_cast<std::byte*>(memory) + (reply.offset - begin),
-          reply.address, reply.length, writable};
+          reply.address, reply.length, writable,
+          false};
   return 0;
 }
 
 }  // namespace
 
+void unmap(const MappedFile& file) {
+  if (file.mapping == nullptr) return;
+  if (file.is_segment)
+    shmdt(file.mapping);
+  else
+    munmap(file.mapping, file.mapping_size);
+}
+
 bool pass_region(const ServiceCall& call, const SharedFile& file, RegionReply reply) {
   reply.device = file.device;
   reply.inode = file.inode;
   reply.offset = file.offset;
+  if (is_segment(file)) {
+    bool sent = false;
+    reply.segment = file.inode + 1;  // the kernel, ipc/shm.c: newseg()
+    with_own_descriptors([&] {
+      const Descriptor name_space{
+          static_cast<int>(syscall(SYS_openat, AT_FDCWD, kIpcNamespace, O_RDONLY | O_CLOEXEC, 0))};
+      sent = name_space.fd >= 0 && send_with(call, name_space.fd, reply);
+    });
+    return sent;
+  }
   const bool writable = reply.writable != 0;
   // Sending a descriptor opens and closes nothing here.
   if (const int fd = find_open_descriptor(file, writable); fd >= 0) return send_with(call, fd, reply);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // How a peer gets to map the memory of a region: a service of the owner's socket (service_socket.h). If the
-// region lies in memory that the owner has mapped MAP_SHARED, the owner passes a descriptor of the file.
+// region lies in memory that the owner has mapped MAP_SHARED, the owner passes a descriptor of the file. A
+// System V segment is attached by its number.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,9 @@ struct RegionReply {
   uint64_t length;         // bytes
   uint64_t alignment;      // of offsets and sizes of a mapping of the file
   uint64_t writable;       // the descriptor is open for writing, and the region was registered for that
+  // Not 0: a System V segment, its number + 1 (shmget(2)). It has no descriptor: that of the owner's IPC
+  // namespace is passed, in which the number is valid.
+  uint64_t segment;
 };
 
 // Owner: [reply.address, reply.address + reply.length), which is `writable`, lies in `file`. Completes the
@@ -41,7 +45,9 @@ struct MappedFile {
   uint64_t address = 0;        // where it is in the owner's address space
   uint64_t length = 0;
   bool writable = false;
+  bool is_segment = false;  // of shmat(2)
 };
+void unmap(const MappedFile& file);  // nothing, if there is no mapping
 
 // Peer: a request without a reply yet.
 class RegionRequest {

@@ -16,11 +16,11 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <string>
 
 #include "adapter/memcheck.h"
 #include "fabric/held_writes.h"
 #include "fabric/kept_descriptor.h"
+#include "fabric/mapping_barrier.h"
 #include "fabric/memory_map.h"
 #include "fabric/movable_memory.h"
 #include "fabric/own_memory.h"
@@ -44,13 +44,14 @@ struct File {
 
 struct Heap {
   std::mutex mutex;
+  MappingBarrier barrier;  // closed while a fork replaces mappings
   std::atomic<bool> allowed{false};
   HeapHooks hooks{};
-  std::vector<File> files;  // the last one takes new pages, if `takes_pages`
+  PageVector<File> files;  // the last one takes new pages, if `takes_pages`
   bool takes_pages = false;
   unsigned pieces = 0;
-  std::vector<PageRange> moved;  // is in the last file, unless libc has unmapped it unseen; sorted
-  std::string at_fork;           // the mappings, from the first call for a fork to the last
+  PageVector<PageRange> moved;  // is in the last file, unless libc has unmapped it unseen; sorted
+  PageText at_fork;             // the mappings, from the first call for a fork to the last
 };
 
 Heap& heap() {
@@ -99,6 +100,16 @@ void remember(const PageRange& range) {
   moved.insert(moved.erase(first, last), whole);
 }
 
+// Forgets the same.
+void forget(const PageRange& range) {
+  PageVector<PageRange> kept;
+  for (const PageRange& each : heap().moved) {
+    if (each.begin < range.begin) kept.push_back({each.begin, std::min(each.end, range.begin)});
+    if (each.end > range.end) kept.push_back({std::max(each.begin, range.end), each.end});
+  }
+  heap().moved.swap(kept);
+}
+
 // Without a look at the list of mappings, which takes some 100 us.
 bool is_known(const PageRange& range) {
   const Heap& the = heap();
@@ -116,7 +127,7 @@ struct Piece {
 };
 
 // What of `wanted` is to be moved. False: part of it is nothing that may be moved.
-bool find_pieces(std::string_view text, const PageRange& wanted, std::vector<Piece>* out) {
+bool find_pieces(std::string_view text, const PageRange& wanted, PageVector<Piece>* out) {
   const Heap& the = heap();
   uint64_t next = wanted.begin;
   MappedRange before{};
@@ -325,7 +336,7 @@ bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(voi
   Heap& the = heap();
   std::lock_guard lock(the.mutex);
   if (is_known(wanted)) return true;
-  std::vector<Piece> pieces;
+  PageVector<Piece> pieces;
   if (!open_file() || !find_pieces(read_memory_map(needs_flags()), wanted, &pieces)) return false;
   if (pieces.empty()) return remember(wanted), true;
   // Memory that a device or io_uring_register(2) has pinned would stay with it.
@@ -348,7 +359,7 @@ bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(voi
 void return_from_shared_heap(uint64_t address, uint64_t length) {
   const PageRange wanted = pages_of(address, length);
   std::lock_guard lock(heap().mutex);
-  const std::string text = read_memory_map(needs_flags());
+  const PageText text = read_memory_map(needs_flags());
   heap().moved.clear();
   if (give_back_in_one(wanted, text)) return;
   std::string_view rest = text;
@@ -369,7 +380,7 @@ void sweep_shared_heap() {
   Heap& the = heap();
   std::lock_guard lock(the.mutex);
   if (the.files.empty()) return;
-  const std::string text = read_memory_map();
+  const PageText text = read_memory_map();
   const auto is_shared = [&](const File& file) {
     std::string_view rest = text;
     for (MappedRange range; take_range(&rest, &range);)
@@ -384,11 +395,39 @@ void sweep_shared_heap() {
   if (the.takes_pages) free_unmapped(the.files.back(), text);
 }
 
-std::vector<PageRange> begin_fork_of_shared_heap() {
+bool free_unmapped_of_shared_heap(uint64_t address, uint64_t length) {
+  const PageRange changed = pages_of(address, length);
+  Heap& the = heap();
+  const std::unique_lock lock(the.mutex, std::try_to_lock);
+  if (!lock) return false;
+  if (!the.takes_pages) return true;
+  const File& file = the.files.back();
+  const PageText text = read_memory_map();
+  uint64_t next = changed.begin;
+  const auto free_up_to = [&](uint64_t end) {
+    if (end <= next) return;
+    free_pages(file.descriptor.fd(), next, end);
+    forget({next, end});
+  };
+  std::string_view rest = text;
+  for (MappedRange range; take_range(&rest, &range) && range.begin < changed.end;) {
+    if (!range.shared || !is_of(file, range) || range.end <= next) continue;
+    free_up_to(range.begin);
+    next = range.end;
+  }
+  free_up_to(changed.end);
+  return true;
+}
+
+void begin_change_of_shared_heap() { heap().barrier.enter(); }
+void end_change_of_shared_heap() { heap().barrier.leave(); }
+
+PageVector<PageRange> begin_fork_of_shared_heap() {
   Heap& the = heap();
   the.mutex.lock();
-  std::vector<PageRange> ranges;
+  PageVector<PageRange> ranges;
   if (the.files.empty()) return ranges;
+  the.barrier.close();
   the.at_fork = read_memory_map(needs_flags());
   std::string_view rest = the.at_fork;
   for (MappedRange range; take_range(&rest, &range);)
@@ -397,9 +436,9 @@ std::vector<PageRange> begin_fork_of_shared_heap() {
   return ranges;
 }
 
-void make_private_for_fork(const std::vector<PageRange>& ranges) {
-  if (ranges.empty()) return;
+void make_private_for_fork(const PageVector<PageRange>& ranges) {
   Heap& the = heap();
+  if (ranges.empty()) return the.barrier.open();
   const SignalsBlocked guard;
   std::string_view rest = the.at_fork;
   for (MappedRange range; take_range(&rest, &range);) {
@@ -413,16 +452,19 @@ void make_private_for_fork(const std::vector<PageRange>& ranges) {
         map(range.begin, length, range.protection, MAP_PRIVATE | MAP_FIXED, fd, range.offset) != MAP_FAILED)
       advise({range.begin, range.end}, advice_of(range));
     else if (!give_back(range.begin, range.end, range))
-      VERBENA_ERROR(heap_not_copied,
-                    "fork: [0x%llx, +%llu) stays shared between parent and child: there is no memory for a copy",
-                    static_cast<unsigned long long>(range.begin), static_cast<unsigned long long>(length));
+      VERBENA_ERROR(
+          heap_not_copied,
+          "fork: [0x%llx, +%llu) stays shared between parent and child: there is no memory for a copy",
+          static_cast<unsigned long long>(range.begin), static_cast<unsigned long long>(length));
   }
   // The pages of the file belong to parent and child from now on. Pages that move later go to another one.
   the.takes_pages = false;
   the.moved.clear();
+  the.barrier.open();
 }
 
-void end_fork_of_shared_heap() {
+void end_fork_of_shared_heap(bool in_child) {
+  if (in_child) heap().barrier.reset();
   heap().at_fork.clear();
   heap().mutex.unlock();
 }

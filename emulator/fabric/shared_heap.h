@@ -5,13 +5,13 @@
 // into a file in memory, which is then mapped MAP_SHARED in their place. The file is an image of the address
 // space: a page's offset is its address.
 //
-// All functions: any thread, one at a time (a mutex of their own).
+// All functions: any thread, one at a time (a mutex of their own). Lists that are kept under the mutex are
+// not in memory of malloc(3) (page_allocator.h).
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "fabric/memory_map.h"
 
@@ -51,11 +51,21 @@ int shared_heap_descriptor(dev_t device, ino_t inode);
 // Frees pages of the file that the program has unmapped.
 void sweep_shared_heap();
 
+// The same for [address, address + length), after a call of the program that has changed what is mapped
+// there. Neither waits for a lock nor calls malloc(3): the caller may be the program's allocator, with its
+// locks held. False: another thread is at work with the heap; sweep_shared_heap() is to be called later.
+bool free_unmapped_of_shared_heap(uint64_t address, uint64_t length);
+
+// Around a call of the program that may change what is mapped where pages of the file are: a fork acts on the
+// list of mappings meanwhile, and the call waits.
+void begin_change_of_shared_heap();
+void end_change_of_shared_heap();
+
 // fork(2): a child must have its own copy. The first function locks out the others and returns the ranges
 // that a child would share. The second makes them private: parent and child then have the same pages of the
 // file, and each its own copy of those that it writes. No byte is copied. The last ones end the lock.
-std::vector<PageRange> begin_fork_of_shared_heap();
-void make_private_for_fork(const std::vector<PageRange>& ranges);
-void end_fork_of_shared_heap();
+PageVector<PageRange> begin_fork_of_shared_heap();
+void make_private_for_fork(const PageVector<PageRange>& ranges);
+void end_fork_of_shared_heap(bool in_child);
 
 }  // namespace verbena

@@ -63,12 +63,23 @@ void Injection::take_link(QpState& qp, const RequestFacts& request, int64_t now)
   qp.until = std::max(qp.until, qp.link_free_at + static_cast<int64_t>(link.latency_ns));
 }
 
+bool Injection::may_be_lost(const QpState& qp, const RequestFacts& request) const {
+  return !plan_.only_legal || (request.is_acknowledged && request.timeout_ns != 0 &&
+                               request.timeout_ns <= kLongestLegalTimeout && qp.losses < request.retry_cnt);
+}
+
+// A request, or its acknowledgement, is lost: it is sent again after its timeout. False: that was the last
+// time.
+bool Injection::note_lost(QpState& qp, const RequestFacts& request, int64_t now) {
+  ++qp.losses;
+  ++qp.attempt;
+  qp.until = request.timeout_ns == 0 ? INT64_MAX : now + static_cast<int64_t>(request.timeout_ns);
+  return request.timeout_ns == 0 || qp.losses <= request.retry_cnt;
+}
+
 // One attempt to send the request.
 Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) {
   const Event event{request.qp, request.opcode, request.number, qp.attempt};
-  const bool may_be_lost =
-      !plan_.only_legal || (request.is_acknowledged && request.timeout_ns != 0 &&
-                            request.timeout_ns <= kLongestLegalTimeout && qp.losses < request.retry_cnt);
   const bool may_be_rnr = request.is_acknowledged && request.takes_receive &&
                           (!plan_.only_legal || request.rnr_retry == 7 || qp.rnrs < request.rnr_retry);
   Verdict verdict;
@@ -79,16 +90,13 @@ Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) 
           qp.until = std::max(qp.until, now + static_cast<int64_t>(duration(i, event)));
         break;
       case Fault::kLose:
-        if (!may_be_lost || !happens(i, event, now)) break;
-        ++qp.losses;
-        ++qp.attempt;
-        if (!request.is_acknowledged) return {Verdict::Kind::kDrop, 0, 0, true};
-        if (request.timeout_ns == 0) {  // it is never sent again
-          qp.until = INT64_MAX;
-          return {Verdict::Kind::kHold, qp.until, 0, true};
+        if (!may_be_lost(qp, request) || !happens(i, event, now)) break;
+        if (!request.is_acknowledged) {
+          ++qp.losses;
+          ++qp.attempt;
+          return {Verdict::Kind::kDrop, 0, 0, true};
         }
-        qp.until = now + static_cast<int64_t>(request.timeout_ns);
-        if (qp.losses > request.retry_cnt) return {Verdict::Kind::kFail, 0, lost_error_, true};
+        if (!note_lost(qp, request, now)) return {Verdict::Kind::kFail, 0, lost_error_, true};
         return {Verdict::Kind::kHold, qp.until, 0, true};
       case Fault::kRnr:
         if (!may_be_rnr || !happens(i, event, now)) break;
@@ -106,6 +114,9 @@ Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) 
       case Fault::kRefuse:
       case Fault::kHold:
       case Fault::kWake:
+      case Fault::kLoseAck:
+      case Fault::kShuffle:
+      case Fault::kLate:
         break;
     }
   }
@@ -134,6 +145,12 @@ Verdict Injection::on_request(const RequestFacts& request, int64_t now) {
   if (qp.fails)
     return {Verdict::Kind::kFail, 0, qp.vendor_err, false};  // once the requests before it are done
   if (now < qp.until) return {Verdict::Kind::kHold, qp.until, 0, false};
+  if (qp.is_carried_out) {  // sent again, it is a duplicate: the responder acknowledges it, and does nothing
+                            // else
+    if (!loses_ack(qp, request, now)) return {Verdict::Kind::kDrop, 0, 0, false};
+    if (qp.fails) return {Verdict::Kind::kFail, 0, qp.vendor_err, true};
+    return {Verdict::Kind::kHold, qp.until, 0, true};
+  }
   if (!qp.is_judged) {
     const Verdict verdict = judge(qp, request, now);
     // Lost or refused, it is judged again when it is sent again.
@@ -145,6 +162,49 @@ Verdict Injection::on_request(const RequestFacts& request, int64_t now) {
   }
   qp.went_at = now;
   return {};
+}
+
+bool Injection::loses_ack(QpState& qp, const RequestFacts& request, int64_t now) {
+  if (!may_be_lost(qp, request)) return false;
+  const Event event{request.qp, request.opcode, request.number, qp.attempt};
+  for (size_t i = 0; i < plan_.rules.size(); ++i) {
+    if (plan_.rules[i].what != Fault::kLoseAck || !happens(i, event, now)) continue;
+    qp.fails = !note_lost(qp, request, now);
+    qp.vendor_err = lost_error_;
+    return true;
+  }
+  return false;
+}
+
+bool Injection::loses_ack(const RequestFacts& request, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(qps_, request.qp);
+  QpState& qp = qps_[request.qp];
+  if (qp.incarnation != request.incarnation || !qp.has_request || qp.number != request.number ||
+      !request.is_acknowledged)
+    return false;
+  return qp.is_carried_out = loses_ack(qp, request, now);
+}
+
+uint64_t Injection::order_of_bytes(uint32_t qp, uint32_t opcode, uint32_t begin, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(qps_, qp);
+  const Event event{qp, opcode, qps_[qp].number, begin};
+  for (size_t i = 0; i < plan_.rules.size(); ++i)
+    if (plan_.rules[i].what == Fault::kShuffle && happens(i, event, now))
+      return draw({plan_.seed, ~i, qp, event.number, begin}) | 1;
+  return 0;
+}
+
+uint64_t Injection::event_delay(uint32_t cq, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(events_, cq);
+  const Event event{cq, kAny, ++events_[cq], 0};
+  uint64_t delay = 0;
+  for (size_t i = 0; i < plan_.rules.size(); ++i)
+    if (plan_.rules[i].what == Fault::kLate && happens(i, event, now))
+      delay = std::max(delay, duration(i, event));
+  return delay;
 }
 
 bool Injection::holds_poll(uint32_t cq, int64_t now) {

@@ -51,6 +51,13 @@ class Injection {
 
   // Asked again for the same request until it may go. Ends the process where a rule says so.
   Verdict on_request(const RequestFacts& request, int64_t now);
+  // Is the acknowledgement of the request lost, which has just been carried out? Then on_request() holds it
+  // until its timeout, and says kDrop when an acknowledgement has come.
+  bool loses_ack(const RequestFacts& request, int64_t now);
+  // 0: the bytes of the request from `begin` on are placed in their order. Else: a draw for another order.
+  uint64_t order_of_bytes(uint32_t qp, uint32_t opcode, uint32_t begin, int64_t now);
+  // ns. How much later does ibv_get_cq_event return?
+  uint64_t event_delay(uint32_t cq, int64_t now);
   // Does ibv_poll_cq find nothing now?
   bool holds_poll(uint32_t cq, int64_t now);
   bool wakes(uint32_t cq, int64_t now);
@@ -77,6 +84,7 @@ class Injection {
     uint32_t rnrs = 0;
     bool is_judged = false;  // this attempt
     bool fails = false;
+    bool is_carried_out = false;  // its acknowledgement was lost
     uint32_t vendor_err = 0;
     int64_t until = 0;
     int64_t link_free_at = 0;
@@ -86,6 +94,9 @@ class Injection {
   bool happens(size_t rule, const Event& event, int64_t now);
   uint64_t duration(size_t rule, const Event& event) const;
   Verdict judge(QpState& qp, const RequestFacts& request, int64_t now);
+  bool may_be_lost(const QpState& qp, const RequestFacts& request) const;
+  bool note_lost(QpState& qp, const RequestFacts& request, int64_t now);
+  bool loses_ack(QpState& qp, const RequestFacts& request, int64_t now);
   void take_link(QpState& qp, const RequestFacts& request, int64_t now);
 
   const Plan plan_;
@@ -94,9 +105,9 @@ class Injection {
   std::mutex mutex_;
   std::vector<RuleState> rules_;
   std::vector<QpState> qps_;
-  std::vector<int64_t> held_polls_;        // by CQ: until
-  std::vector<uint64_t> polls_, armings_;  // by CQ
-  std::vector<uint64_t> creations_;        // by kind
+  std::vector<int64_t> held_polls_;                 // by CQ: until
+  std::vector<uint64_t> polls_, armings_, events_;  // by CQ
+  std::vector<uint64_t> creations_;                 // by kind
 };
 
 inline constinit std::atomic<Injection*> attached_injection{nullptr};

@@ -13,8 +13,8 @@
 namespace verbena::faults {
 namespace {
 
-constexpr std::array<const char*, kFaults> kWords = {"lose", "delay",  "rnr",  "fail",
-                                                     "die",  "refuse", "hold", "wake"};
+constexpr std::array<const char*, kFaults> kWords = {"lose", "delay", "rnr",      "fail",    "die", "refuse",
+                                                     "hold", "wake",  "lose_ack", "shuffle", "late"};
 
 // Of one rule, separated by spaces, in this order.
 constexpr int kFields = 12;
@@ -127,6 +127,10 @@ Plan chaos(uint64_t seed) {
   if (amount(6) < 0.75) add(Fault::kRnr, 0.01 * amount(7), 0, 0);
   if (amount(8) < 0.75)
     add(Fault::kHold, 0.05 * amount(9), 0, 1'000 + static_cast<uint64_t>(100'000 * amount(10)));
+  if (amount(15) < 0.75) add(Fault::kLoseAck, 0.001 * amount(16), 0, 0);
+  if (amount(17) < 0.75) add(Fault::kShuffle, amount(18), 0, 0);
+  if (amount(19) < 0.75)
+    add(Fault::kLate, 0.1 * amount(20), 0, 1'000 + static_cast<uint64_t>(100'000 * amount(21)));
   if (amount(13) < 0.25) plan.link.latency_ns = static_cast<uint64_t>(5'000 * amount(14));
   return plan;
 }

@@ -12,16 +12,19 @@
 namespace verbena::faults {
 
 enum class Fault : uint8_t {
-  kLose,    // a request is lost: sent again after the timeout (RC, XRC), gone (UC, UD)
-  kDelay,   // a request starts later
-  kRnr,     // the peer answers a request with RNR, though it has a receive request
-  kFail,    // a request fails with a vendor_err
-  kDie,     // the process ends by SIGKILL
-  kRefuse,  // a verb that makes an object fails with ENOMEM
-  kHold,    // ibv_poll_cq finds nothing for a time; only CQs without a completion channel
-  kWake,    // arming a CQ raises an event, with or without a completion
+  kLose,     // a request is lost: sent again after the timeout (RC, XRC), gone (UC, UD)
+  kDelay,    // a request starts later
+  kRnr,      // the peer answers a request with RNR, though it has a receive request
+  kFail,     // a request fails with a vendor_err
+  kDie,      // the process ends by SIGKILL
+  kRefuse,   // a verb that makes an object fails with ENOMEM
+  kHold,     // ibv_poll_cq finds nothing for a time; only CQs without a completion channel
+  kWake,     // arming a CQ raises an event, with or without a completion
+  kLoseAck,  // a request was carried out, and its acknowledgement is lost; within the node
+  kShuffle,  // the bytes of a request are placed in pieces, in any order; within the node
+  kLate,     // ibv_get_cq_event returns later
 };
-inline constexpr size_t kFaults = 8;
+inline constexpr size_t kFaults = 11;
 const char* word_of(Fault fault);  // "lose", ...
 bool parse_fault(std::string_view word, Fault* out);
 
@@ -39,7 +42,7 @@ struct Rule {
   uint64_t times = UINT64_MAX;  // at most
   uint64_t from_ns = 0;         // time since the process opened its first device
   uint64_t until_ns = UINT64_MAX;
-  uint64_t least_ns = 0;  // kDelay, kHold: how long, drawn evenly
+  uint64_t least_ns = 0;  // kDelay, kHold, kLate: how long, drawn evenly
   uint64_t most_ns = 0;
   uint32_t vendor_err = 0;  // kFail: enum class VendorError
 

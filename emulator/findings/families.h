@@ -28,18 +28,17 @@ struct Family {
   uint32_t max_recv_sge;
   uint32_t max_inline;      // bytes
   uint32_t max_cqe;
-  uint32_t max_rd_atomic;   // as initiator
   std::string_view source;
 };
 
 inline constexpr Family kFamilies[] = {
     {"mlx5", kRc | kUc | kXrc | kRawPacket | kSharedReceive | kWindows | kDeviceMemory | kAtomics, 32768, 30, 30, 0,
-     4194303, 16, "ibv_devinfo -v of ConnectX-5"},
-    {"irdma", kRc | kWindows, 4063, 13, 13, 101, 0, 255,
+     4194303, "ibv_devinfo -v of ConnectX-5"},
+    {"irdma", kRc | kWindows, 4063, 13, 13, 101, 0,
      "Linux 6.1 drivers/infiniband/hw/irdma: user.h, ctrl.c, icrdma_hw.h, irdma_validate_qp_attrs()"},
-    {"efa", 0, 0, 2, 0, 32, 0, 0,
+    {"efa", 0, 0, 2, 0, 32, 0,
      "rdma-core v44 providers/efa: efa_io_defs.h, verbs.c; Linux 6.1 drivers/infiniband/hw/efa/efa_verbs.c"},
-    {"rxe", kRc | kUc | kSharedReceive | kWindows | kAtomics, 1u << 20, 32, 32, 512, 32767, 128,
+    {"rxe", kRc | kUc | kSharedReceive | kWindows | kAtomics, 1u << 20, 32, 32, 512, 32767,
      "Linux 6.1 drivers/infiniband/sw/rxe/rxe_param.h"},
 };
 

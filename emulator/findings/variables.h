@@ -20,6 +20,6 @@ namespace verbena::findings {
 inline constexpr const char* kFileVariable = "VERBENA_CHECK";  // absolute path; unset: nothing is checked
 inline constexpr const char* kEnabledVariable = "VERBENA_CHECK_ENABLE";  // ids of rules, separated by commas
 inline constexpr const char* kDisabledVariable = "VERBENA_CHECK_DISABLE";
-inline constexpr const char* kLikeVariable = "VERBENA_CHECK_LIKE";  // a family of adapters: profiles.h
+inline constexpr const char* kLikeVariable = "VERBENA_CHECK_LIKE";  // a family of adapters: families.h
 
 }  // namespace verbena::findings

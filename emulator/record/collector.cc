@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
+#include "adapter/clock.h"
 #include "fabric/instruments.h"
 #include "fabric/private_folder.h"
 #include "fabric/slot_folder.h"
@@ -17,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostAtOnce = 256 << 20;  // bytes of a ring in one pass: its process may go on writing
+constexpr size_t kMostAtOnce = 256 << 20;    // bytes of a ring in one pass: its process may go on writing
+constexpr size_t kTakenBetweenReads = 1024;  // records
 
 bool is_alive(const NodeDirectory& directory, const RingOwner& owner) {
   return owner.slot < kMaxSlots && directory.alive(owner.slot, owner.generation);
@@ -47,33 +50,58 @@ void Collector::find_rings() {
     Source source;
     if (source.reader.open(file->path().string()) != 0) continue;  // it may not be complete yet
     if (source.reader.owner().node_id != directory_.header().node_id) continue;
-    source.number = rings_++;
-    source.owner = std::make_shared<const RingOwner>(source.reader.owner());
+    source.number = static_cast<uint32_t>(owners_.size());
+    owners_.push_back(source.reader.owner());
     sources_.emplace(name, std::move(source));
+  }
+}
+
+void Collector::read(Source& source) {
+  const size_t most = bytes_.size() + kMostAtOnce;
+  while (!source.is_over && bytes_.size() < most) {
+    const size_t place = bytes_.size();
+    const RingReader::Next next = source.reader.append(&bytes_);
+    if (next == RingReader::Next::kNone) return;
+    if (next == RingReader::Next::kDamaged) {
+      source.is_over = true;
+      ++damaged_;
+      return;
+    }
+    Head head;
+    std::memcpy(&head, bytes_.data() + place, sizeof head);
+    waiting_.push_back({head.time, place, head.size, source.number});
   }
 }
 
 void Collector::collect(int64_t until, const Take& take) {
   find_rings();
-  for (auto& [name, source] : sources_) {
-    std::vector<std::byte> bytes;
-    for (size_t n = 0; n < kMostAtOnce && !source.is_over; n += bytes.size()) {
-      const RingReader::Next next = source.reader.next(&bytes);
-      if (next == RingReader::Next::kNone) break;
-      if (next == RingReader::Next::kDamaged) {
-        source.is_over = true;
-        ++damaged_;
-        break;
-      }
-      Head head;
-      std::memcpy(&head, bytes.data(), sizeof head);
-      waiting_.push_back({head.time, source.number, source.owner, bytes});
-    }
-  }
+  for (auto& [name, source] : sources_) read(source);
   std::ranges::stable_sort(waiting_, {}, &Item::time);
-  const auto newer = std::ranges::lower_bound(waiting_, until, {}, &Item::time);
-  for (auto item = waiting_.begin(); item != newer; ++item) take(item->ring, *item->owner, item->bytes);
-  waiting_.erase(waiting_.begin(), newer);
+  const size_t sorted = waiting_.size();
+  size_t taken = 0;
+  while (taken < sorted && waiting_[taken].time < until) {
+    const Item item = waiting_[taken++];
+    take(item.ring, owners_[item.ring], std::span(bytes_).subspan(item.place, item.size));
+    // What is done with a record takes longer than to write it: meanwhile the rings would be overwritten.
+    // What is read now waits for the next time, if there is one.
+    if (taken % kTakenBetweenReads == 0 && bytes_.size() < kMostAtOnce && until != kEndOfTime)
+      for (auto& [name, source] : sources_) read(source);
+  }
+  drop_taken(taken);
+}
+
+// The first `count` of waiting_. The bytes of the others move together. Both buffers keep their memory: to
+// get new pages from the kernel for each pass takes longer than to read the ring.
+void Collector::drop_taken(size_t count) {
+  if (count == 0) return;
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
+  spare_.clear();
+  for (Item& item : waiting_) {
+    const auto from = bytes_.begin() + static_cast<ptrdiff_t>(item.place);
+    item.place = spare_.size();
+    spare_.insert(spare_.end(), from, from + item.size);
+  }
+  std::swap(bytes_, spare_);
 }
 
 void Collector::remove_finished() {
@@ -93,6 +121,7 @@ void Collector::remove_finished() {
 }
 
 void Collector::remove_all() {
+  find_rings();
   std::error_code ignored;
   for (const auto& [name, source] : sources_) fs::remove(records_folder(node_) + "/" + name, ignored);
 }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,25 +44,28 @@ class Collector {
  private:
   struct Source {
     RingReader reader;
-    std::shared_ptr<const RingOwner> owner;
     uint32_t number = 0;
     bool is_over = false;  // damaged
   };
+  // A record in bytes_.
   struct Item {
     int64_t time;
+    uint64_t place;
+    uint32_t size;
     uint32_t ring;
-    std::shared_ptr<const RingOwner> owner;
-    std::vector<std::byte> bytes;
   };
 
   void find_rings();
+  void read(Source& source);
+  void drop_taken(size_t count);
   void forget(const Source& source);
 
   const NodeDirectory& directory_;
   std::string node_;
   std::map<std::string, Source> sources_;  // by the name of the file
+  std::vector<RingOwner> owners_;          // by the number of the ring
   std::vector<Item> waiting_;
-  uint32_t rings_ = 0;
+  std::vector<std::byte> bytes_, spare_;
   uint64_t lost_before_ = 0, cut_before_ = 0;  // of rings that are removed
   uint32_t damaged_ = 0;
 };

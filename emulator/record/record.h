@@ -32,6 +32,8 @@ static_assert(sizeof(Head) == 24);
 // A request that a responder has decided about, or a part of it: a ResponseEvent. `kept` bytes of payload
 // follow: what for_each_kept() names of the bytes [offset, end) of the message.
 struct MessageRecord {
+  static constexpr Kind kKind = Kind::kMessage;
+
   Head head{};
   PacketRoute route{};
   uint64_t remote_address = 0, compare_add = 0, swap = 0;
@@ -58,6 +60,8 @@ static_assert(sizeof(MessageRecord) % kAlignment == 0);
 
 // A packet of RoCE v2 to or from another node: a PacketEvent.
 struct PacketRecord {
+  static constexpr Kind kKind = Kind::kPacket;
+
   Head head{};
   PacketRoute route{};
   uint32_t length = 0;  // bytes from the BTH to the padding
@@ -78,10 +82,13 @@ enum class Step : uint8_t {
   kState,         // status: enum ibv_qp_state; more: the one before
   kEvent,         // qpn: 0 if it is not that of a queue pair; status: enum ibv_event_type
   kSmallRequest,  // posted, carried out and ended at once; qpn: of the requester; opcode: enum ibv_wr_opcode
-  kManagement,    // a message of the connection manager; opcode: the low byte of its attribute ID
+  kManagement,    // a message of the connection manager; opcode: the low byte of its attribute ID;
+                  // wr_id: its transaction ID
 };
 
 struct TimelineRecord {
+  static constexpr Kind kKind = Kind::kTimeline;
+
   Head head{};
   uint64_t wr_id = 0;
   uint32_t thread = 0;  // gettid(2)

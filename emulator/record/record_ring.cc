@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,8 @@ int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& ow
   RingMapping ring;
   // fallocate(2): a file system that is full says so now, not by SIGBUS later.
   int error = posix_fallocate(file.fd, 0, static_cast<off_t>(kRingHeaderSize + size));
+  struct stat status {};
+  if (error == 0 && fstat(file.fd, &status) != 0) error = errno;
   if (error == 0) error = ring.map(file.fd, size, true);
   if (error != 0) {
     unlink(path.c_str());
@@ -90,58 +93,59 @@ int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& ow
   memcpy(header->program, owner.program, sizeof header->program);
   std::atomic_ref(header->magic).store(kRingMagic, std::memory_order_release);
   header->is_written.store(1, std::memory_order_release);
-  lock_.lock();
+  const bool can_be_owned = WriterLock::can_be_owned();
+  const WriterLock::Hold hold = lock_.lock();
   std::swap(ring_, ring);
   head_ = tail_ = number_ = 0;
+  starts_ = {};
+  segment_end_ = size / kRingSegments;
   size_.store(size, std::memory_order_relaxed);
-  lock_.unlock();
+  file_.store(status.st_ino, std::memory_order_relaxed);
+  if (can_be_owned)
+    lock_.unlock_for_new_owner(hold);
+  else
+    lock_.unlock(hold);
   return 0;
 }
 
 void RingWriter::close() {
   RingMapping ring;
-  lock_.lock();
+  const WriterLock::Hold hold = lock_.lock();
   std::swap(ring_, ring);
   size_.store(0, std::memory_order_relaxed);
-  lock_.unlock();
+  lock_.unlock(hold);
   if (ring) ring.header().is_written.store(0, std::memory_order_release);
 }
 
 void RingWriter::forget() {
   ring_.forget();
   size_.store(0, std::memory_order_relaxed);
-  lock_.unlock();  // a thread of the parent may have held it
+  lock_.forget();
 }
 
 void RingWriter::count_cut() {
-  lock_.lock();
+  const WriterLock::Hold hold = lock_.lock();
   if (ring_) ring_.header().cut.fetch_add(1, std::memory_order_relaxed);
-  lock_.unlock();
+  lock_.unlock(hold);
 }
 
-Head* RingWriter::begin(Kind kind, size_t size) {
-  if (!ring_ || size > limit() || size < sizeof(Head)) return nullptr;
-  size = (size + kAlignment - 1) & ~(kAlignment - 1);
-  RingHeader& header = ring_.header();
-  // The records are shared memory, so their sizes may be damaged. Then all of them are given up.
-  while (head_ + size - tail_ > ring_.size()) {
-    const uint32_t oldest = reinterpret_cast<const Head*>(ring_.at(tail_))->size;
-    const bool is_sound = oldest >= sizeof(Head) && oldest % kAlignment == 0 && oldest <= head_ - tail_;
-    tail_ = is_sound ? tail_ + oldest : head_;
-  }
-  header.tail.store(tail_, std::memory_order_relaxed);
+// To the first segment whose bytes the record does not need.
+void RingWriter::move_tail() {
+  const uint64_t needed = head_ + writing_ - ring_.size();
+  tail_ = starts_[(needed / (ring_.size() / kRingSegments) + 1) % kRingSegments];
+  ring_.header().tail.store(tail_, std::memory_order_release);
   // A reader that sees a byte of the new record sees the tail, too.
   std::atomic_thread_fence(std::memory_order_release);
-  auto* const head = reinterpret_cast<Head*>(ring_.at(head_));
-  *head = {static_cast<uint32_t>(size), kind, 0, number_, now_ns()};
-  return head;
 }
 
-void RingWriter::commit(const Head& head) {
-  head_ += (head.size + kAlignment - 1) & ~(kAlignment - 1);
-  ++number_;
-  ring_.header().number.store(number_, std::memory_order_relaxed);
-  ring_.header().head.store(head_, std::memory_order_release);
+// A long record passes several.
+void RingWriter::begin_segment() {
+  const uint64_t segment = ring_.size() / kRingSegments;
+  for (; segment_end_ <= head_; segment_end_ += segment) {
+    const size_t place = segment_end_ / segment % kRingSegments;
+    starts_[place] = head_;
+    ring_.header().starts[place].store(head_, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace verbena::record

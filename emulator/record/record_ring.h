@@ -10,23 +10,27 @@
 // it does not matter.
 //
 // The process may be killed between any two instructions: `tail` passes a record before it is overwritten,
-// `head` passes a record after it is complete.
+// `head` passes a record after it is complete. The tail moves by whole segments of the ring, so that most
+// records cost their own bytes and one cache line of the header.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "adapter/spin_lock.h"
+#include "adapter/cycle_clock.h"
 #include "record/record.h"
+#include "record/writer_lock.h"
 
 namespace verbena::record {
 
 inline constexpr uint32_t kRingMagic = 0x47'4e'52'56;  // "VRNG"
-inline constexpr uint32_t kRingVersion = 1;
+inline constexpr uint32_t kRingVersion = 2;
 inline constexpr size_t kRingHeaderSize = 4096;
 inline constexpr uint64_t kSmallestRing = 1 << 20, kLargestRing = 1 << 30;
+inline constexpr uint64_t kRingSegments = 64;
 
 struct RingHeader {
   uint32_t magic;
@@ -39,9 +43,11 @@ struct RingHeader {
   // Written by the process for each record.
   alignas(64) std::atomic<uint64_t> head;  // where the next record goes
   std::atomic<uint64_t> tail;              // of the oldest record that is still there
-  std::atomic<uint64_t> number;            // of the next record
   std::atomic<uint64_t> cut;               // records whose payload was too long for the ring
   std::atomic<uint32_t> is_written;        // 0: the process has closed the ring
+  // Where the first record begins that begins in the segment, or behind it: by the number of the segment,
+  // modulo kRingSegments. For readers that have to skip records.
+  alignas(64) std::atomic<uint64_t> starts[kRingSegments];
 };
 static_assert(sizeof(RingHeader) <= kRingHeaderSize);
 
@@ -95,30 +101,67 @@ class RingWriter {
   // After fork(2), in the child.
   void forget();
 
+  // Bytes of records; 0: closed.
+  uint64_t size() const { return size_.load(std::memory_order_relaxed); }
   // The longest record.
-  uint64_t limit() const { return size_.load(std::memory_order_relaxed) / 4; }
+  uint64_t limit() const { return size() / 4; }
+  // The inode of the file that was opened last.
+  uint64_t file() const { return file_.load(std::memory_order_relaxed); }
 
   // Writes a record of `size` bytes: fill(Head*) writes all but its head. Nothing if the writer is closed or
   // the record is too long.
   template <typename Fill>
   void write(Kind kind, size_t size, Fill fill) {
-    lock_.lock();
+    const WriterLock::Hold hold = lock_.lock();
     if (Head* const head = begin(kind, size); head != nullptr) {
       fill(head);
-      commit(*head);
+      commit();
     }
-    lock_.unlock();
+    lock_.unlock(hold);
+  }
+  // Writes `record`, all but its head, and `payload` bytes after it, which fill(std::byte*) writes.
+  template <typename Record, typename Fill>
+  void write(const Record& record, size_t payload, Fill fill) {
+    write(Record::kKind, sizeof record + payload, [&](Head* head) {
+      const Head written = *head;
+      auto* const to = reinterpret_cast<Record*>(head);
+      *to = record;
+      to->head = written;
+      fill(reinterpret_cast<std::byte*>(to + 1));
+    });
   }
   void count_cut();
 
  private:
-  Head* begin(Kind kind, size_t size);
-  void commit(const Head& head);
+  Head* begin(Kind kind, size_t size) {
+    if (!ring_ || size > ring_.size() / 4 || size < sizeof(Head)) [[unlikely]]
+      return nullptr;
+    writing_ = (size + kAlignment - 1) & ~(kAlignment - 1);
+    if (head_ + writing_ - tail_ > ring_.size()) [[unlikely]]
+      move_tail();
+    auto* const head = reinterpret_cast<Head*>(ring_.at(head_));
+    *head = {static_cast<uint32_t>(writing_), kind, 0, number_, clock_.now()};
+    return head;
+  }
+  void commit() {
+    head_ += writing_;
+    ++number_;
+    if (head_ >= segment_end_) [[unlikely]]
+      begin_segment();
+    ring_.header().head.store(head_, std::memory_order_release);
+  }
+  void move_tail();
+  void begin_segment();
 
-  SpinLock lock_;
+  WriterLock lock_;
   RingMapping ring_;
-  std::atomic<uint64_t> size_{0};              // 0: closed
-  uint64_t head_ = 0, tail_ = 0, number_ = 0;  // as in the header, which others can damage
+  CycleClock clock_;
+  std::atomic<uint64_t> size_{0}, file_{0};
+  // As in the header, which others can damage.
+  uint64_t head_ = 0, tail_ = 0, number_ = 0;
+  std::array<uint64_t, kRingSegments> starts_{};
+  uint64_t writing_ = 0;      // bytes of the record from begin() to commit()
+  uint64_t segment_end_ = 0;  // of the segment that the next record begins in
 };
 
 }  // namespace verbena::record

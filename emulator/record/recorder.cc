@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "record/recorder.h"
 
+#include <endian.h>
 #include <infiniband/verbs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -15,6 +16,10 @@ namespace verbena::record {
 namespace {
 
 constexpr uint32_t kLongestDatagram = 4096;  // bytes, the largest MTU
+// Bytes of payload in one record: so long other threads wait. Powers of two, so that they end where a packet
+// does.
+constexpr uint32_t kPiece = 64 << 10;
+constexpr uint32_t kUnsafePiece = 4096;  // on the stack of the program's thread
 
 // Copies bytes [from, from + size) of the message. `is_safe`: the bytes have just been moved. Else the memory
 // may not be there, as nobody has looked yet: then zeros.
@@ -43,17 +48,44 @@ void copy_message(const ResponseEvent& event, uint32_t from, uint32_t size, bool
   if (size != 0) std::memset(to, 0, size);
 }
 
+// What the record keeps of its piece of the message.
+void copy_payload(const ResponseEvent& event, const MessageRecord& record, bool is_safe, std::byte* to) {
+  for_each_kept(record.offset, record.end, record.mtu, record.snap, [&](uint32_t from, uint32_t size) {
+    copy_message(event, from, size, is_safe, to);
+    to += size;
+  });
+}
+
 bool carries_payload(uint8_t opcode) {
   return opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
          opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+// gettid(2) of the calling thread; 0: not asked for yet.
+__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t own_thread = 0;
+
 }  // namespace
 
 void Recorder::set_wish(const RecordWish& wish) { wish_.store(wish.pack(), std::memory_order_relaxed); }
 
+void Recorder::forget_thread() { own_thread = 0; }
+
+template <typename Event>
+void Recorder::pass_on(void (Observer::*call)(const Event&), const Event& event) const {
+  if (Observer* const other = next(); other != nullptr) (other->*call)(event);
+}
+
+// Inlined: the record is made where it stays.
+[[gnu::always_inline]] inline void Recorder::note(TimelineRecord record) {
+  if ((wish().classes & kRecordTimeline) == 0) return;
+  if (own_thread == 0) [[unlikely]]
+    own_thread = static_cast<uint32_t>(syscall(SYS_gettid));
+  record.thread = own_thread;
+  ring_.write(record, 0, [](std::byte*) {});
+}
+
 void Recorder::on_request(const RequestEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_request(event);
+  pass_on(&Observer::on_request, event);
   note({.wr_id = event.wr_id,
         .qpn = event.qpn,
         .psn = event.psn,
@@ -64,7 +96,7 @@ void Recorder::on_request(const RequestEvent& event) {
 }
 
 void Recorder::on_post(const PostEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_post(event);
+  pass_on(&Observer::on_post, event);
   note({.wr_id = event.wr_id,
         .qpn = event.qpn,
         .length = event.length,
@@ -73,7 +105,7 @@ void Recorder::on_post(const PostEvent& event) {
 }
 
 void Recorder::on_poll(const PollEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_poll(event);
+  pass_on(&Observer::on_poll, event);
   note({.wr_id = event.wr_id,
         .qpn = event.qpn,
         .length = event.byte_len,
@@ -93,38 +125,15 @@ void Recorder::on_small_request(const SmallRequestEvent& event) {
 }
 
 void Recorder::on_event(const RaisedEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_event(event);
+  pass_on(&Observer::on_event, event);
   note({.qpn = event.number, .step = Step::kEvent, .status = event.type});
 }
 
-void Recorder::on_completion(const CompletionEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_completion(event);
-}
+void Recorder::on_completion(const CompletionEvent& event) { pass_on(&Observer::on_completion, event); }
 
 void Recorder::on_state(const StateEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_state(event);
+  pass_on(&Observer::on_state, event);
   note({.qpn = event.qpn, .step = Step::kState, .status = event.to, .more = event.from});
-}
-
-namespace {
-
-// gettid(2) of the calling thread; 0: not asked for yet.
-__attribute__((tls_model("initial-exec"))) constinit thread_local uint32_t own_thread = 0;
-
-}  // namespace
-
-void Recorder::forget_thread() { own_thread = 0; }
-
-void Recorder::note(const TimelineRecord& record) {
-  if ((RecordWish::unpack(wish_.load(std::memory_order_relaxed)).classes & kRecordTimeline) == 0) return;
-  if (own_thread == 0) own_thread = static_cast<uint32_t>(syscall(SYS_gettid));
-  ring_.write(Kind::kTimeline, sizeof record, [&](Head* head) {
-    const Head written = *head;
-    auto* const to = reinterpret_cast<TimelineRecord*>(head);
-    *to = record;
-    to->head = written;
-    to->thread = own_thread;
-  });
 }
 
 bool Recorder::is_repeated_rnr(const ResponseEvent& event) {
@@ -145,58 +154,53 @@ bool Recorder::is_repeated_rnr(const ResponseEvent& event) {
 }
 
 void Recorder::on_datagram(const DatagramEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_datagram(event);
+  pass_on(&Observer::on_datagram, event);
   constexpr uint32_t kManagementQpn = 1;
-  constexpr size_t kAttribute = 17;  // the low byte of MADHeader:AttributeID
-  if (event.target_qpn == kManagementQpn && event.payload.size() > kAttribute)
-    note({.step = Step::kManagement, .opcode = event.payload[kAttribute]});
-  const auto wish = RecordWish::unpack(wish_.load(std::memory_order_relaxed));
-  if ((wish.classes & kRecordPackets) == 0) return;
+  constexpr size_t kTransaction = 8, kAttribute = 17;  // MADHeader:TransactionID, the low byte of AttributeID
+  if (event.target_qpn == kManagementQpn && event.payload.size() > kAttribute) {
+    uint64_t transaction = 0;
+    std::memcpy(&transaction, event.payload.data() + kTransaction, sizeof transaction);
+    note({.wr_id = be64toh(transaction), .step = Step::kManagement, .opcode = event.payload[kAttribute]});
+  }
+  const RecordWish wanted = wish();
+  if ((wanted.classes & kRecordPackets) == 0) return;
   const auto length = static_cast<uint32_t>(event.payload.size());
-  const uint32_t kept = std::min(length, wish.snap);
-  ring_.write(Kind::kMessage, sizeof(MessageRecord) + kept, [&](Head* head) {
-    const Head written = *head;
-    auto* const record = reinterpret_cast<MessageRecord*>(head);
-    *record = {.head = written,
-               .route = event.route,
-               .source_qpn = event.source_qpn,
-               .target_qpn = event.target_qpn,
-               .psn = event.psn,
-               .length = length,
-               .end = length,
-               .immediate = event.immediate,
-               .rkey = event.qkey,
-               .mtu = kLongestDatagram,
-               .snap = std::min(wish.snap, kLongestDatagram),
-               .kept = kept,
-               .pkey = event.pkey,
-               .transport = IBV_QPT_UD,
-               .opcode = event.with_immediate ? uint8_t{IBV_WR_SEND_WITH_IMM} : uint8_t{IBV_WR_SEND},
-               .reply = Reply::kSilence,
-               .solicited = event.solicited};
-    std::memcpy(record + 1, event.payload.data(), kept);
-  });
+  const uint32_t kept = std::min(length, wanted.snap);
+  const MessageRecord record{
+      .route = event.route,
+      .source_qpn = event.source_qpn,
+      .target_qpn = event.target_qpn,
+      .psn = event.psn,
+      .length = length,
+      .end = length,
+      .immediate = event.immediate,
+      .rkey = event.qkey,
+      .mtu = kLongestDatagram,
+      .snap = std::min(wanted.snap, kLongestDatagram),
+      .kept = kept,
+      .pkey = event.pkey,
+      .transport = IBV_QPT_UD,
+      .opcode = event.with_immediate ? uint8_t{IBV_WR_SEND_WITH_IMM} : uint8_t{IBV_WR_SEND},
+      .reply = Reply::kSilence,
+      .solicited = event.solicited};
+  ring_.write(record, kept, [&](std::byte* to) { std::memcpy(to, event.payload.data(), kept); });
 }
 
 void Recorder::on_packet(const PacketEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_packet(event);
-  const auto wish = RecordWish::unpack(wish_.load(std::memory_order_relaxed));
-  if ((wish.classes & kRecordPackets) == 0) return;
+  pass_on(&Observer::on_packet, event);
+  const RecordWish wanted = wish();
+  if ((wanted.classes & kRecordPackets) == 0) return;
   const auto length = static_cast<uint32_t>(event.bytes.size());
-  const uint32_t kept = std::min(length, wish.snap);
-  ring_.write(Kind::kPacket, sizeof(PacketRecord) + kept, [&](Head* head) {
-    const Head written = *head;
-    auto* const record = reinterpret_cast<PacketRecord*>(head);
-    *record = {.head = written, .route = event.route, .length = length, .kept = kept, .port = event.port};
-    std::memcpy(record + 1, event.bytes.data(), kept);
-  });
+  const uint32_t kept = std::min(length, wanted.snap);
+  const PacketRecord record{.route = event.route, .length = length, .kept = kept, .port = event.port};
+  ring_.write(record, kept, [&](std::byte* to) { std::memcpy(to, event.bytes.data(), kept); });
 }
 
 void Recorder::on_response(const ResponseEvent& event) {
-  if (Observer* const other = next(); other != nullptr) other->on_response(event);
-  const auto wish = RecordWish::unpack(wish_.load(std::memory_order_relaxed));
+  pass_on(&Observer::on_response, event);
+  const RecordWish wanted = wish();
   if (event.reply == Reply::kNothing || is_repeated_rnr(event)) return;
-  if ((wish.classes & kRecordTimeline) != 0 && event.reply != Reply::kMore)
+  if ((wanted.classes & kRecordTimeline) != 0 && event.reply != Reply::kMore)
     note({.qpn = event.target_qpn,
           .peer_qpn = event.source_qpn,
           .psn = event.psn,
@@ -205,9 +209,12 @@ void Recorder::on_response(const ResponseEvent& event) {
           .opcode = event.opcode,
           .status = static_cast<uint8_t>(event.reply),
           .more = event.vendor_err});
-  if ((wish.classes & kRecordPackets) == 0 || event.transport == 0 || event.reply == Reply::kNothing ||
-      event.mtu == 0)
-    return;
+  if ((wanted.classes & kRecordPackets) != 0 && event.transport != 0 && event.mtu != 0)
+    write_message(event, wanted.snap);
+}
+
+// As several records if it is long.
+void Recorder::write_message(const ResponseEvent& event, uint32_t most) {
   const bool is_done = event.reply == Reply::kAcknowledged || event.reply == Reply::kMore;
   if (event.reply == Reply::kMore && event.end == event.offset) return;
   uint32_t end = event.end;
@@ -217,47 +224,55 @@ void Recorder::on_response(const ResponseEvent& event) {
               ? static_cast<uint32_t>(
                     std::min<uint64_t>(event.length, (event.offset / event.mtu + 1) * uint64_t{event.mtu}))
               : event.offset;
-  uint32_t snap = wish.snap == RecordWish::kWhole ? event.mtu : std::min(wish.snap, event.mtu);
-  if (event.range_count == 0) snap = 0;
-  uint32_t kept = for_each_kept(event.offset, end, event.mtu, snap, [](uint32_t, uint32_t) {});
-  if (sizeof(MessageRecord) + kept > ring_.limit()) {
+  MessageRecord record{.route = *event.route,
+                       .remote_address = event.remote_address,
+                       .compare_add = event.compare_add,
+                       .swap = event.swap,
+                       .source_qpn = event.source_qpn,
+                       .target_qpn = event.target_qpn,
+                       .psn = event.psn,
+                       .length = event.length,
+                       .offset = event.offset,
+                       .end = end,
+                       .immediate = event.immediate,
+                       .rkey = event.rkey,
+                       .srqn = event.srqn,
+                       .msn = event.msn,
+                       .mtu = event.mtu,
+                       .snap = most == RecordWish::kWhole ? event.mtu : std::min(most, event.mtu),
+                       .pkey = event.pkey,
+                       .transport = event.transport,
+                       .opcode = event.opcode,
+                       .reply = event.reply,
+                       .rnr_timer = event.rnr_timer,
+                       .vendor_err = event.vendor_err,
+                       .solicited = event.solicited};
+  if (event.range_count == 0) record.snap = 0;
+  const uint32_t kept = for_each_kept(event.offset, end, event.mtu, record.snap, [](uint32_t, uint32_t) {});
+  if (sizeof record + kept > ring_.limit()) {
     ring_.count_cut();
-    kept = snap = 0;
+    record.snap = 0;
   }
-  ring_.write(Kind::kMessage, sizeof(MessageRecord) + kept, [&](Head* head) {
-    const Head written = *head;
-    auto* const record = reinterpret_cast<MessageRecord*>(head);
-    *record = {.head = written,
-               .route = *event.route,
-               .remote_address = event.remote_address,
-               .compare_add = event.compare_add,
-               .swap = event.swap,
-               .source_qpn = event.source_qpn,
-               .target_qpn = event.target_qpn,
-               .psn = event.psn,
-               .length = event.length,
-               .offset = event.offset,
-               .end = end,
-               .immediate = event.immediate,
-               .rkey = event.rkey,
-               .srqn = event.srqn,
-               .msn = event.msn,
-               .mtu = event.mtu,
-               .snap = snap,
-               .kept = kept,
-               .pkey = event.pkey,
-               .transport = event.transport,
-               .opcode = event.opcode,
-               .reply = event.reply,
-               .rnr_timer = event.rnr_timer,
-               .vendor_err = event.vendor_err,
-               .solicited = event.solicited};
-    auto* to = reinterpret_cast<std::byte*>(record + 1);
-    for_each_kept(event.offset, end, event.mtu, snap, [&](uint32_t from, uint32_t size) {
-      copy_message(event, from, size, is_done && !event.may_be_gone, to);
-      to += size;
-    });
-  });
+  const bool is_safe = is_done && !event.may_be_gone;
+  const uint32_t size = record.snap == 0 ? UINT32_MAX : is_safe ? kPiece : kUnsafePiece;
+  do {
+    record.end = static_cast<uint32_t>(std::min<uint64_t>(end, (record.offset / size + 1) * uint64_t{size}));
+    record.reply = record.end == end ? event.reply : Reply::kMore;
+    record.kept =
+        for_each_kept(record.offset, record.end, record.mtu, record.snap, [](uint32_t, uint32_t) {});
+    if (is_safe || record.kept == 0)
+      ring_.write(record, record.kept, [&](std::byte* to) { copy_payload(event, record, true, to); });
+    else
+      write_unsafe(event, record);
+    record.offset = record.end;
+  } while (record.offset < end);
+}
+
+// No system call while other threads wait for the ring.
+[[gnu::noinline]] void Recorder::write_unsafe(const ResponseEvent& event, const MessageRecord& record) {
+  std::byte payload[kUnsafePiece];
+  copy_payload(event, record, false, payload);
+  ring_.write(record, record.kept, [&](std::byte* to) { std::memcpy(to, payload, record.kept); });
 }
 
 }  // namespace verbena::record

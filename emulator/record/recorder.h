@@ -10,6 +10,7 @@
 #include "fabric/instruments.h"
 #include "observe/fast_path_observer.h"
 #include "observe/observer.h"
+#include "record/record.h"
 #include "record/record_ring.h"
 
 namespace verbena::record {
@@ -40,8 +41,13 @@ class Recorder final : public Observer, public FastPathObserver {
   static void forget_thread();
 
  private:
-  void note(const TimelineRecord& record);
+  template <typename Event>
+  void pass_on(void (Observer::*call)(const Event&), const Event& event) const;
+  RecordWish wish() const { return RecordWish::unpack(wish_.load(std::memory_order_relaxed)); }
+  void note(TimelineRecord record);
   bool is_repeated_rnr(const ResponseEvent& event);
+  void write_message(const ResponseEvent& event, uint32_t most);
+  void write_unsafe(const ResponseEvent& event, const MessageRecord& record);
 
   RingWriter ring_;
   std::atomic<uint64_t> wish_{0};

@@ -37,32 +37,52 @@ int RingReader::open(const std::string& path) {
   return 0;
 }
 
-RingReader::Next RingReader::next(std::vector<std::byte>* record) {
+// A record a sixteenth of the ring ahead of the tail: so far a writer has to come before it disturbs again.
+uint64_t RingReader::position_ahead(uint64_t head, uint64_t tail) const {
+  const uint64_t wanted = tail + ring_.size() / 16;
+  const uint64_t segment = wanted / (ring_.size() / kRingSegments) + 1;
+  const uint64_t start = ring_.header().starts[segment % kRingSegments].load(std::memory_order_relaxed);
+  return start >= wanted && start <= head && start % kAlignment == 0 ? start : tail;
+}
+
+RingReader::Next RingReader::append(std::vector<std::byte>* records) {
   const RingHeader& header = ring_.header();
+  const size_t before = records->size();
+  bool is_overtaken = false;
   for (int tries = 0; tries < 1000; ++tries) {
-    const uint64_t head = header.head.load(std::memory_order_acquire);
     const uint64_t tail = header.tail.load(std::memory_order_acquire);
+    const uint64_t head = header.head.load(std::memory_order_acquire);
+    // Between the two the writer may have gone any way on: they belong together if the tail is still there.
+    if (header.tail.load(std::memory_order_relaxed) != tail) continue;
     if (tail > head || head - tail > ring_.size() || position_ > head) return Next::kDamaged;
-    if (position_ < tail) position_ = tail;
+    if (position_ < tail) position_ = is_overtaken ? position_ahead(head, tail) : tail;
     if (position_ == head) return Next::kNone;
     Head first;
     std::memcpy(&first, ring_.at(position_), sizeof first);
     const bool is_sound = first.size >= sizeof(Head) && first.size % kAlignment == 0 &&
                           first.size <= ring_.size() / 4 && first.size <= head - position_;
     if (is_sound) {
-      record->resize(first.size);
-      std::memcpy(record->data(), ring_.at(position_), first.size);
+      const std::byte* const from = ring_.at(position_);
+      records->resize(before);
+      records->insert(records->end(), from, from + first.size);
     }
     // The copy counts if the writer has not come near it meanwhile.
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (header.tail.load(std::memory_order_relaxed) > position_) continue;
-    if (!is_sound || first.number < expected_) return Next::kDamaged;
-    std::memcpy(record->data(), &first, sizeof first);
+    if (header.tail.load(std::memory_order_relaxed) > position_) {
+      is_overtaken = true;
+      continue;
+    }
+    if (!is_sound || first.number < expected_) {
+      records->resize(before);
+      return Next::kDamaged;
+    }
+    std::memcpy(records->data() + before, &first, sizeof first);
     lost_ += first.number - expected_;
     expected_ = first.number + 1;
     position_ += first.size;
     return Next::kRecord;
   }
+  records->resize(before);
   return Next::kNone;  // the writer is faster: later
 }
 

@@ -18,8 +18,13 @@ class RingReader {
   int open(const std::string& path);
 
   enum class Next { kRecord, kNone, kDamaged };
-  // The next record. kDamaged: the rest of the ring cannot be read.
-  Next next(std::vector<std::byte>* record);
+  // The next record, appended to *records. kDamaged: the rest of the ring cannot be read.
+  Next append(std::vector<std::byte>* records);
+  // The next record alone.
+  Next next(std::vector<std::byte>* record) {
+    record->clear();
+    return append(record);
+  }
   bool has_more() const { return ring_.header().head.load(std::memory_order_acquire) != position_; }
 
   // The process still writes into it, or has died doing so.
@@ -33,6 +38,8 @@ class RingReader {
   const RingOwner& owner() const { return owner_; }
 
  private:
+  uint64_t position_ahead(uint64_t head, uint64_t tail) const;
+
   RingMapping ring_;
   RingOwner owner_;
   uint64_t file_ = 0;

@@ -48,6 +48,7 @@ constexpr Row kRows[] = {
     {kFetchAdd, Operation::kFetchAdd, true, true, false, kHasAtomicEth, kReliable},
     {kSendLastInvalidate, Operation::kSend, false, true, true, kHasIeth, kReliable},
     {kSendOnlyInvalidate, Operation::kSend, true, true, true, kHasIeth, kReliable},
+    {kAtomicWrite, Operation::kAtomicWrite, true, true, true, kHasReth, kReliable},
 };
 
 constexpr bool is_request(Operation operation) {

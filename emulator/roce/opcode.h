@@ -3,7 +3,8 @@
 // What the opcode of a BTH says: the transport in its upper three bits, the operation and the place of the
 // packet in its message in the lower five, and from these which headers follow. One table.
 //
-// Sources: InfiniBand Architecture Specification vol. 1, table 38 (9.2.1), annexes A14 and A17.
+// Sources: InfiniBand Architecture Specification vol. 1, table 38 (9.2.1), annexes A14 and A17; for ATOMIC
+// WRITE (vol. 1 rel. 1.5, 9.4.8) <rdma/ib_pack.h> and rxe_opcode.c of Linux 6.2.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ enum class Operation : uint8_t {
   kAtomicAcknowledge,
   kCompareSwap,
   kFetchAdd,
+  kAtomicWrite,
   kCongestion,  // CNP
 };
 
@@ -49,6 +51,7 @@ enum class PacketType : uint8_t {
   kFetchAdd = 0x14,
   kSendLastInvalidate = 0x16,
   kSendOnlyInvalidate = 0x17,
+  kAtomicWrite = 0x1d,
 };
 
 // Headers after the BTH, in this order.

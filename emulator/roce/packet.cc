@@ -78,7 +78,8 @@ size_t write(const Packet& packet, std::span<uint8_t> out) noexcept {
     encode(header, at);
     at += size_of(header);
   });
-  if (!packet.payload.empty()) std::memcpy(at, packet.payload.data(), packet.payload.size());
+  if (!packet.payload.empty() && packet.payload.data() != at)
+    std::memcpy(at, packet.payload.data(), packet.payload.size());
   std::memset(at + packet.payload.size(), 0, bth.pad);
   return size;
 }

@@ -47,7 +47,7 @@ Parsed parse(std::span<const uint8_t> datagram, Packet* out) noexcept;
 size_t packet_size(const Packet& packet) noexcept;
 
 // Writes headers, payload and padding. Returns packet_size(); 0, and nothing is written, if that is 0 or
-// `out` is too small.
+// `out` is too small. The payload may lie in its place in `out` already.
 size_t write(const Packet& packet, std::span<uint8_t> out) noexcept;
 
 }  // namespace verbena::roce

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,12 +19,11 @@
 #include "capture/pcapng.h"
 #include "fabric/descriptor.h"
 #include "fabric/instruments.h"
-#include "fabric/node.h"
 #include "record/collector.h"
 #include "tool/command.h"
-#include "tool/environment.h"
 #include "tool/extcap.h"
 #include "tool/program.h"
+#include "tool/recorded_node.h"
 
 namespace verbena::tool {
 namespace {
@@ -36,7 +34,7 @@ constexpr int64_t kPause = 10'000'000;
 constexpr int64_t kHoldBack = 20'000'000;
 // ns. So long the processes that run already have to begin.
 constexpr int64_t kBeginning = 2'000'000'000;
-// Bytes that wait for write(2).
+// Bytes of a packet that --snaplen keeps at least: the headers.
 constexpr uint32_t kShortestSnap = 64;
 
 struct CaptureOptions {
@@ -59,16 +57,19 @@ class Capture {
  private:
   int begin(std::string* problem);
   int open_file(std::string* problem);
-  int follow();
+  int start_program();
+  void follow();
+  int wait_for_signal();
+  bool has_ended(int signal);
+  int end_program();
   void take_until(int64_t time);
   void write(const capture::CapturedPacket& packet);
   int end();
-  bool is_over() const { return error_ != 0 || (options_.count != 0 && packets_ >= options_.count); }
+  bool has_enough() const { return options_.count != 0 && packets_ >= options_.count; }
+  bool is_over() const { return error_ != 0 || has_enough(); }
 
   const CaptureOptions& options_;
-  std::vector<Variable> environment_;
-  std::string node_;
-  NodeDirectory directory_;
+  RecordedNode node_;
   std::unique_ptr<record::Collector> collector_;
   std::unique_ptr<capture::PacketBuilder> builder_;
   capture::CaptureFile out_;
@@ -77,7 +78,10 @@ class Capture {
   uint64_t begun_ = 0;
   uint64_t packets_ = 0;
   uint32_t index_ = 0;
-  int error_ = 0;  // errno of writing
+  int error_ = 0;       // errno of writing
+  sigset_t signals_{};  // that are waited for
+  pid_t child_ = 0;     // the program; 0: there is none, or it has ended
+  int status_ = 0;      // of waitpid(2)
 };
 
 int Capture::open_file(std::string* problem) {
@@ -87,30 +91,25 @@ int Capture::open_file(std::string* problem) {
                   : open(options_.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   int error = file_.fd < 0 ? errno : 0;
   if (error == 0)
-    error = out_.begin(file_.fd, {"verbena", options_.extcap.interface, "node " + node_, options_.snaplen});
+    error =
+        out_.begin(file_.fd, {"verbena", options_.extcap.interface, "node " + node_.path, options_.snaplen});
   if (error != 0) *problem = "cannot write to " + options_.file + ": " + std::strerror(error);
   return error;
 }
 
 int Capture::begin(std::string* problem) {
-  if (prepare(options_.node, getpid(), &environment_, problem) != 0) return kFailed;
-  for (const Variable& variable : environment_)
-    if (variable.name == kNodeVariable) node_ = variable.value;
-  if (const int error = directory_.open(directory_path(node_).c_str()); error != 0) {
-    *problem = "cannot read the node " + node_ + ": " + std::strerror(error);
-    return kFailed;
-  }
+  if (node_.open(options_.node, problem) != 0) return kFailed;
   if (open_file(problem) != 0) return kFailed;
-  collector_ = std::make_unique<record::Collector>(directory_, node_);
-  builder_ = std::make_unique<capture::PacketBuilder>(directory_.devices(),
+  collector_ = std::make_unique<record::Collector>(node_.directory, node_.path);
+  builder_ = std::make_unique<capture::PacketBuilder>(node_.directory.devices(),
                                                       options_.snaplen == 0 ? UINT32_MAX : options_.snaplen,
                                                       [this](const auto& packet) { write(packet); });
   begun_ = wall_clock_ns();
   to_wall_clock_ = static_cast<int64_t>(begun_) - now_ns();
   const RecordWish wish{kRecordPackets, options_.snaplen == 0 ? RecordWish::kWhole : options_.snaplen,
                         static_cast<uint16_t>(options_.ring_mib)};
-  if (const int error = add_instrument(directory_, node_, wish, &index_); error != 0) {
-    *problem = "there are " + std::to_string(kMaxInstruments) + " instruments on this node already";
+  if (const int error = add_instrument(node_.directory, node_.path, wish, &index_); error != 0) {
+    *problem = too_many_instruments();
     return kFailed;
   }
   for (const int64_t until = now_ns() + kBeginning; !collector_->has_all() && now_ns() < until;) {
@@ -147,47 +146,66 @@ void Capture::take_until(int64_t time) {
                       });
   const int error = options_.file.empty() ? (std::fflush(stdout) != 0 ? errno : 0) : out_.flush();
   if (error_ == 0) error_ = error;
-  if (count_instruments(directory_) == 1) collector_->remove_finished();
+  if (count_instruments(node_.directory) == 1) collector_->remove_finished();
 }
 
-// Until a signal comes, the program ends, or enough is captured. Returns the exit status.
-int Capture::follow() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+int Capture::start_program() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, number);
   sigset_t before;
-  sigprocmask(SIG_BLOCK, &signals, &before);
+  sigprocmask(SIG_BLOCK, &signals_, &before);
   signal(SIGPIPE, SIG_IGN);
-  pid_t child = 0;
-  if (!options_.program.empty()) {
-    child = start(options_.program, environment_, options_.file == "-", before);
-    if (child < 0) return failed(std::string("cannot start a process: ") + std::strerror(errno));
-  } else {
-    std::fprintf(stderr, "verbena: capturing on the node %s\n", node_.c_str());
+  if (options_.program.empty()) {
+    std::fprintf(stderr, "verbena: capturing on the node %s\n", node_.path.c_str());
+    return 0;
   }
+  const pid_t child = start(options_.program, node_.environment, options_.file == "-", before);
+  if (child < 0) return failed(std::string("cannot start a process: ") + std::strerror(errno));
+  child_ = child;
+  return 0;
+}
+
+// For kPause at most. -1: none has come.
+int Capture::wait_for_signal() {
+  const timespec pause{0, kPause};
+  return sigtimedwait(&signals_, nullptr, &pause);
+}
+
+// Has the program ended, or has `signal` asked a capture without one to end?
+bool Capture::has_ended(int signal) {
+  const bool asks = signal == SIGTERM || signal == SIGHUP;
+  if (options_.program.empty()) return asks || signal == SIGINT;
+  // The signals of a terminal reach the program as well, and it decides what they mean.
+  if (asks) kill(child_, signal);
+  if (waitpid(child_, &status_, WNOHANG) == 0) return false;
+  child_ = 0;
+  return true;
+}
+
+// Until a signal comes, the program ends, or enough is captured. A program goes on if nothing can be written.
+void Capture::follow() {
   const int64_t end =
       options_.seconds > 0 ? now_ns() + static_cast<int64_t>(options_.seconds * 1e9) : kEndOfTime;
-  int status = 0;
-  while (child != 0 || (!is_over() && now_ns() < end)) {
-    const timespec pause{0, kPause};
-    const int number = sigtimedwait(&signals, nullptr, &pause);
+  while (!(child_ != 0 ? has_enough() : is_over()) && now_ns() < end) {
+    const int number = wait_for_signal();
     take_until(now_ns() - kHoldBack);
-    if (child != 0) {
-      // The signals of a terminal reach the program as well, and it decides what they mean.
-      if (number == SIGTERM || number == SIGHUP) kill(child, number);
-      if (waitpid(child, &status, WNOHANG) == child) break;
-    } else if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
-      break;
-    }
+    if (has_ended(number)) break;
   }
-  if (child == 0) return 0;
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// Of a program that still runs the options have ended the capture: it is to end as well, as with
+// perf-stat(1), --timeout. Returns the exit status; 0 if that signal has ended it.
+int Capture::end_program() {
+  const bool is_early = child_ != 0;
+  if (is_early) kill(child_, SIGTERM);
+  while (child_ != 0) has_ended(wait_for_signal());
+  if (!WIFSIGNALED(status_)) return WEXITSTATUS(status_);
+  return is_early && WTERMSIG(status_) == SIGTERM ? 0 : 128 + WTERMSIG(status_);
 }
 
 int Capture::end() {
   take_until(kEndOfTime);
-  const bool is_last = count_instruments(directory_) == 1;
-  remove_instrument(directory_, node_, index_);
+  const bool is_last = count_instruments(node_.directory) == 1;
+  remove_instrument(node_.directory, node_.path, index_);
   const uint64_t lost = collector_->lost() + builder_->incomplete();
   if (!options_.file.empty() && error_ == 0)
     error_ = out_.end({begun_, wall_clock_ns(), packets_ + lost, lost});
@@ -208,8 +226,10 @@ int Capture::end() {
 int Capture::run() {
   std::string problem;
   if (begin(&problem) != 0) return failed(problem);
-  const int status = follow();
+  int status = start_program();
+  if (status == 0) follow();
   const int ended = end();
+  if (status == 0) status = end_program();
   return status != 0 ? status : ended;
 }
 
@@ -227,9 +247,9 @@ void add_capture(CLI::App& app, CommandLine& line) {
       "The packets are those that adapters would have sent, with all headers, cut at the path MTU, with\n"
       "acknowledgements, NAKs and responses; the bytes are those that were moved. Processes that run already "
       "are\n"
-      "captured from now on. Ends when the program ends, at ^C, or as the options say. The exit status is "
-      "the\n"
-      "program's.\n"
+      "captured from now on. Ends when the program ends, at ^C, or as the options say: a program that still "
+      "runs then\n"
+      "gets SIGTERM. The exit status is the program's; 0 if that SIGTERM has ended it.\n"
       "Each process keeps its newest records in memory (--ring); what is overwritten before it is read is "
       "counted,\n"
       "on standard error and in the statistics of the file. In Wireshark's list of interfaces: see\n"
@@ -248,17 +268,13 @@ void add_capture(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0u, 0xffffffu));
   command->add_option("-c,--count", options->count, "end after so many packets")->type_name("N");
   command->add_option("--seconds", options->seconds, "end after so many seconds")->type_name("N");
-  command
-      ->add_option("--ring", options->ring_mib, "memory for the records of each process, MiB, a power of two")
-      ->type_name("MIB")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
+  add_ring_option(*command, &options->ring_mib);
   add_extcap_options(*command, options->extcap);
   command->callback([command, options, &line] {
     keep_node(*command, options->node);
     check_network_options(options->node);
     options->program = program_of(*command, line);
-    if (!std::has_single_bit(options->ring_mib)) throw UsageError{"capture: --ring: a power of two"};
+    check_ring_option("capture", options->ring_mib);
     if (options->snaplen != 0 && options->snaplen < kShortestSnap)
       throw UsageError{"capture: --snaplen: 0, or at least " + std::to_string(kShortestSnap)};
     if (!options->extcap.fifo.empty()) options->file = options->extcap.fifo;

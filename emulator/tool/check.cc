@@ -16,20 +16,20 @@
 #include <fstream>
 #include <memory>
 
+#include "fabric/temporary_folder.h"
 #include "findings/families.h"
 #include "findings/variables.h"
 #include "tool/check_findings.h"
 #include "tool/check_formats.h"
 #include "tool/command.h"
 #include "tool/environment.h"
+#include "tool/program.h"
 #include "tool/suppressions.h"
 #include "tool/symbolizer.h"
 
 namespace verbena::tool {
 namespace {
 
-constexpr int kCannotRun = 126;
-constexpr int kNotFound = 127;
 constexpr const char* kChecker = "libverbena-check.so";
 
 struct CheckOptions {
@@ -56,8 +56,7 @@ void check_ids(const char* option, const std::vector<std::string>& ids) {
 class FindingFile {
  public:
   FindingFile() {
-    const std::string folder = current_environment("TMPDIR");
-    path_ = (folder.empty() || folder[0] != '/' ? "/tmp" : folder) + "/verbena-check.XXXXXX";
+    path_ = temporary_folder() + "/verbena-check.XXXXXX";
     fd_ = mkostemp(path_.data(), O_CLOEXEC);
   }
   ~FindingFile() {
@@ -135,21 +134,6 @@ sigset_t watched_signals() {
   return set;
 }
 
-pid_t start(const std::vector<std::string>& program, const std::vector<Variable>& environment,
-            const sigset_t& before) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  for (const Variable& variable : environment) setenv(variable.name.c_str(), variable.value.c_str(), 1);
-  std::vector<char*> arguments;
-  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int error = errno;
-  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
-  _exit(error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun);
-}
-
 // Until the program ends: what it finds is printed within a fifth of a second. Returns its exit status.
 template <typename Look>
 int watch(pid_t child, const sigset_t& signals, Look look) {
@@ -189,7 +173,7 @@ int check(const CheckOptions& options, const std::vector<std::string>& program) 
   const sigset_t signals = watched_signals();
   sigset_t before;
   sigprocmask(SIG_BLOCK, &signals, &before);
-  const pid_t child = start(program, environment, before);
+  const pid_t child = start(program, environment, false, before);
   if (child < 0) return failed(std::strerror(errno));
   FindingReader reader;
   Reporter reporter(options, std::move(suppressions));

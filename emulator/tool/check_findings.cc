@@ -49,33 +49,35 @@ void FindingReader::take_line(const std::string& line) {
     finding.what = json.at("what").get<std::string>();
     if (json.contains("calls"))
       for (const Json& call : json.at("calls")) finding.calls.push_back(read_call(call));
-    if (finding.rule == nullptr)
-      ++bad_lines_;
-    else if (json.contains("leak"))
+    if (finding.rule == nullptr) return;
+    if (json.contains("leak"))
       leaks_[{pid, json.at("leak").get<uint64_t>()}] = std::move(finding);
     else
       add(std::move(finding));
-  } catch (const Json::exception&) {
-    ++bad_lines_;
+  } catch (const Json::exception&) {  // another program has written to the file
   }
 }
 
 void FindingReader::add(CheckFinding finding) {
-  if (seen_.emplace(identity_of(finding), finding.pid).second) fresh_.push_back(std::move(finding));
+  if (seen_.insert(identity_of(finding)).second) fresh_.push_back(std::move(finding));
 }
 
 void FindingReader::end() {
-  std::map<std::string, CheckFinding> by_place;
-  for (auto& [key, leak] : leaks_) {
-    const auto [place, is_new] = by_place.try_emplace(identity_of(leak), leak);
+  struct Place {
+    CheckFinding first;
+    int last_pid;
+  };
+  std::map<std::string, Place> by_place;
+  for (auto& [key, leak] : leaks_) {  // all of one process, then all of the next
+    const auto [found, is_new] = by_place.try_emplace(identity_of(leak), Place{leak, leak.pid});
+    Place& place = found->second;
     if (is_new) continue;
-    if (place->second.pid == leak.pid)
-      ++place->second.objects;
-    else
-      ++place->second.processes;
+    if (place.first.pid == leak.pid) ++place.first.objects;
+    if (place.last_pid != leak.pid) ++place.first.processes;
+    place.last_pid = leak.pid;
   }
   leaks_.clear();
-  for (auto& [place, leak] : by_place) add(std::move(leak));
+  for (auto& [identity, place] : by_place) add(std::move(place.first));
 }
 
 std::vector<CheckFinding> FindingReader::collect() { return std::exchange(fresh_, {}); }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,13 +34,14 @@ struct CheckFinding {
   std::string program;
   std::string what;
   std::vector<CheckCall> calls;
-  unsigned objects = 1;    // of leaks: with this stack
+  unsigned objects = 1;    // of leaks: with this stack, in that process
   unsigned processes = 1;  // that have reported the same
 };
 
 class FindingReader {
  public:
-  // Takes what the file has more than before, of which the last line may be unfinished.
+  // Takes what the file has more than before, of which the last line may be unfinished. Lines that are no
+  // findings are skipped.
   void take(std::string_view bytes);
 
   // New findings since the last call, each reported once whatever the number of processes. Leaks come with
@@ -49,9 +51,6 @@ class FindingReader {
   // The programs have ended: leaks that were not retracted count now.
   void end();
 
-  // Lines that were no findings.
-  unsigned bad_lines() const { return bad_lines_; }
-
  private:
   void take_line(const std::string& line);
   void add(CheckFinding finding);
@@ -59,8 +58,7 @@ class FindingReader {
   std::string rest_;
   std::vector<CheckFinding> fresh_;
   std::map<std::pair<int, uint64_t>, CheckFinding> leaks_;  // by process and number
-  std::map<std::string, int> seen_;
-  unsigned bad_lines_ = 0;
+  std::set<std::string> seen_;
 };
 
 // The same rule broken at the same place: equal for equal findings of different processes.

@@ -8,6 +8,7 @@
 #include "engine/rules/send_rules.h"
 #include "engine/rules/vendor_error.h"
 #include "fabric/counted.h"
+#include "fabric/device_events.h"
 #include "tool/toml_reader.h"
 
 namespace verbena::tool {
@@ -29,9 +30,11 @@ constexpr std::pair<const char*, Counted> kObjects[] = {
 
 constexpr uint32_t bit(Fault what) { return 1u << static_cast<unsigned>(what); }
 
-constexpr uint32_t kOfRequests =
-    bit(Fault::kLose) | bit(Fault::kDelay) | bit(Fault::kRnr) | bit(Fault::kFail) | bit(Fault::kDie);
-constexpr uint32_t kOfCqs = bit(Fault::kHold) | bit(Fault::kWake);
+constexpr uint32_t kOfRequests = bit(Fault::kLose) | bit(Fault::kLoseAck) | bit(Fault::kDelay) |
+                                 bit(Fault::kRnr) | bit(Fault::kFail) | bit(Fault::kDie) |
+                                 bit(Fault::kShuffle);
+constexpr uint32_t kOfCqs = bit(Fault::kHold) | bit(Fault::kWake) | bit(Fault::kLate);
+constexpr uint32_t kTimed = bit(Fault::kDelay) | bit(Fault::kHold) | bit(Fault::kLate);
 constexpr uint32_t kAll = kOfRequests | kOfCqs | bit(Fault::kRefuse);
 
 // The keys beside `what`, and the faults that have them.
@@ -41,7 +44,7 @@ constexpr std::pair<std::string_view, uint32_t> kKeys[] = {
     {"error", bit(Fault::kFail)},
     {"cq", kOfCqs},
     {"object", bit(Fault::kRefuse)},
-    {"time", bit(Fault::kDelay) | bit(Fault::kHold)},
+    {"time", kTimed},
     {"nth", kAll},
     {"every", kAll},
     {"times", kAll},
@@ -72,9 +75,16 @@ bool parse_quantity(const std::string& text, const Unit (&units)[kCount], uint64
   return false;
 }
 
+// Of a device, not of requests or calls: at one time (tool/schedule.h).
+constexpr std::pair<std::string_view, ibv_event_type> kEvents[] = {{"port_down", IBV_EVENT_PORT_ERR},
+                                                                   {"gid_change", IBV_EVENT_GID_CHANGE},
+                                                                   {"address_change", kAddressChange},
+                                                                   {"device_fatal", IBV_EVENT_DEVICE_FATAL}};
+
 class Reader : public TomlReader {
  public:
-  Reader(std::string file, faults::Plan* out) : TomlReader(std::move(file)), out_(out) {}
+  Reader(std::string file, faults::Plan* out, Schedule* schedule)
+      : TomlReader(std::move(file)), out_(out), schedule_(schedule) {}
 
   bool read(const std::string& text) {
     return parse(text, [this](const toml::table& table) { return read_head(table); });
@@ -172,22 +182,52 @@ class Reader : public TomlReader {
     return refuse(node, "object is QP, CQ, MR, MW, PD, AH, SRQ or XRCD");
   }
 
+  // `time`: how long a port is down.
+  bool read_event(const toml::table& table, ibv_event_type type) {
+    uint64_t device = 0, port = 1, at = 0, time = 0;
+    for (const auto& [key, node] : table) {
+      if (key == "what") continue;
+      const bool is_read =
+          key == "device" ? read_number(node, "an index", &device)
+          : key == "port" ? read_number(node, "a port", &port)
+          : key == "from" ? read_time(node, "from", &at)
+          : key == "time" && type == IBV_EVENT_PORT_ERR
+              ? read_time(node, "time", &time)
+              : refuse(node, std::string(key.str()) + " does not fit to an event of a device");
+      if (!is_read) return false;
+    }
+    if (device >= UINT32_MAX || port >= UINT32_MAX) return refuse(table, "no device or port has that number");
+    ScheduledEvent event{type, static_cast<uint32_t>(device), static_cast<uint32_t>(port), at};
+    schedule_->push_back(event);
+    if (time == 0) return true;
+    event.type = IBV_EVENT_PORT_ACTIVE;
+    event.at_ns += time;
+    schedule_->push_back(event);
+    return true;
+  }
+
   bool read_fault(const toml::table& table) {
     Rule rule;
     const toml::node* const what = table.get("what");
+    if (what != nullptr && what->is_string())
+      for (const auto& [word, type] : kEvents)
+        if (**what->as_string() == word) return read_event(table, type);
     if (what == nullptr || !what->is_string() || !faults::parse_fault(**what->as_string(), &rule.what))
-      return refuse(what != nullptr ? *what : static_cast<const toml::node&>(table),
-                    "what is lose, delay, rnr, fail, die, refuse, hold or wake");
+      return refuse(
+          what != nullptr ? *what : static_cast<const toml::node&>(table),
+          "what is lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late, wake, port_down, "
+          "gid_change, address_change or device_fatal");
     for (const auto& [key, node] : table)
       if (key != "what" && !read_entry(key.str(), node, &rule)) return false;
     if (rule.what == Fault::kFail && rule.vendor_err == 0) return refuse(table, "fail needs an error");
-    if ((rule.what == Fault::kDelay || rule.what == Fault::kHold) && rule.most_ns == 0)
+    if ((bit(rule.what) & kTimed) != 0 && rule.most_ns == 0)
       return refuse(table, std::string(word_of(rule.what)) + " needs a time");
     out_->rules.push_back(rule);
     return true;
   }
 
   faults::Plan* const out_;
+  Schedule* const schedule_;
 };
 
 }  // namespace
@@ -204,10 +244,10 @@ bool parse_link(const std::string& text, faults::Link* out) {
   return comma == std::string::npos || parse_duration(text.substr(comma + 1), &out->latency_ns);
 }
 
-bool read_faults(const std::string& file, faults::Plan* out, std::string* problem) {
+bool read_faults(const std::string& file, faults::Plan* out, Schedule* schedule, std::string* problem) {
   std::string text;
   if (!read_text(file, &text, problem)) return false;
-  Reader reader(file, out);
+  Reader reader(file, out, schedule);
   if (reader.read(text)) return true;
   *problem = reader.problem();
   return false;

@@ -21,11 +21,12 @@
 #include <string>
 
 #include "faults/plan.h"
+#include "tool/schedule.h"
 
 namespace verbena::tool {
 
 // false: *problem names the file, the line and the rule.
-bool read_faults(const std::string& file, faults::Plan* out, std::string* problem);
+bool read_faults(const std::string& file, faults::Plan* out, Schedule* schedule, std::string* problem);
 
 // "25Gbps,2us", "2us", "100Mbps". false: it is none of these.
 bool parse_link(const std::string& text, faults::Link* out);

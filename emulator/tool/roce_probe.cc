@@ -50,7 +50,7 @@ packets::Datagram question(std::span<const uint8_t> mad) {
 int send_packet(const udp::RoceSocket& socket, const NetAddress& to, const packets::Datagram& datagram) {
   Datagram bytes;
   const size_t size = roce::write(packets::packet_of(datagram), bytes);
-  return socket.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
+  return socket.send({to, udp::kRocePort}, {}, std::span(bytes).first(size + roce::kIcrcSize));
 }
 
 int send_question(const udp::RoceSocket& socket, const NetAddress& to, uint64_t transaction) {

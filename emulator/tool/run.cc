@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "fabric/node.h"
 #include "faults/plan.h"
 #include "tool/command.h"
 #include "tool/environment.h"
@@ -51,16 +52,25 @@ struct RunOptions {
 };
 
 // --faults, --chaos and --link as the environment variable for the programs. false: there are none.
-bool plan_of(const RunOptions& options, faults::Plan* plan) {
+bool plan_of(const RunOptions& options, faults::Plan* plan, Schedule* schedule) {
   std::string problem;
-  if (!options.faults.empty() && !read_faults(options.faults, plan, &problem)) throw UsageError{problem};
+  if (!options.faults.empty() && !read_faults(options.faults, plan, schedule, &problem))
+    throw UsageError{problem};
   if (options.has_chaos) *plan = faults::chaos(options.chaos);
   if (!options.link.empty() && !parse_link(options.link, &plan->link))
     throw UsageError{"run: --link is a rate, a latency or both: 25Gbps,2us"};
   return !options.faults.empty() || options.has_chaos || !options.link.empty();
 }
 
-int run(const NodeOptions& options, const std::string& plan, const std::vector<std::string>& program) {
+// The events of the schedule happen on the node of the environment.
+int start_schedule_of(const std::vector<Variable>& environment, const Schedule& schedule) {
+  for (const Variable& variable : environment)
+    if (variable.name == kNodeVariable) return start_schedule(variable.value, schedule);
+  return ENOENT;
+}
+
+int run(const NodeOptions& options, const std::string& plan, const Schedule& schedule,
+        const std::vector<std::string>& program) {
   std::vector<Variable> environment;
   std::string problem;
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
@@ -69,6 +79,10 @@ int run(const NodeOptions& options, const std::string& plan, const std::vector<s
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
   if (!plan.empty() && setenv(kFaultsVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));
+  if (!schedule.empty())
+    if (const int error = start_schedule_of(environment, schedule); error != 0)
+      return failed(error == EINVAL ? "the schedule names a device or port that the node does not have"
+                                    : std::string("no schedule: ") + std::strerror(error));
   return become(program);
 }
 
@@ -92,7 +106,8 @@ void add_run(CLI::App& app, CommandLine& line) {
       "address\n"
       "  verbena run --roce 192.0.2.1 --peers 192.0.2.0/28 -- PROGRAM   speaks RoCE v2 with rxe and "
       "adapters\n"
-      "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of memory\n"
+      "  verbena run --shared-heap -- ib_write_lat              WRITE, READ and atomics at the speed of "
+      "memory\n"
       "  verbena run --chaos 7 -- PROGRAM                       late, lost and repeated requests; "
       "docs/FAULTS.md\n"
       "  verbena run --faults my.toml --link 25Gbps,2us -- PROGRAM\n"
@@ -114,10 +129,11 @@ void add_run(CLI::App& app, CommandLine& line) {
     check_network_options(options->node);
     options->has_chaos = chaos->count() != 0;
     faults::Plan plan;
-    const std::string text = plan_of(*options, &plan) ? to_text(plan) : "";
+    Schedule schedule;
+    const std::string text = plan_of(*options, &plan, &schedule) ? to_text(plan) : "";
     const std::vector<std::string> program = program_of(*command, line);
     if (program.empty()) throw UsageError{"run: which program? (verbena run -- PROGRAM ARGUMENTS...)"};
-    line.action = [options, text, program] { return run(options->node, text, program); };
+    line.action = [options, text, schedule, program] { return run(options->node, text, schedule, program); };
   });
 }
 

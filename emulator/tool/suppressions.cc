@@ -69,8 +69,7 @@ bool read_suppressions(const std::string& path, std::vector<Suppression>* out, s
       if (!within || entry.size() < 2) return fail("an entry has a name and a rule at least");
       within = false;
       if (!begins(entry[1], kTool)) continue;
-      Suppression made{
-          entry[0], entry[1].substr(std::string(kTool).size()), {entry.begin() + 2, entry.end()}};
+      Suppression made{entry[1].substr(std::string(kTool).size()), {entry.begin() + 2, entry.end()}};
       for (const std::string& frame : made.frames)
         if (!is_frame(frame)) return fail("a frame is fun:, obj:, src: or ...");
       out->push_back(std::move(made));
@@ -87,10 +86,8 @@ const Suppression* find_suppression(const std::vector<Suppression>& all, const C
   static const std::vector<CheckFrame> kNone;
   const std::vector<CheckFrame>& stack = finding.calls.empty() ? kNone : finding.calls.front().stack;
   for (const Suppression& each : all) {
-    if (!matches(each.rule, std::string(finding.rule->id)) || !matches_stack(each.frames, 0, stack, 0))
-      continue;
-    ++each.used;
-    return &each;
+    if (matches(each.rule, std::string(finding.rule->id)) && matches_stack(each.frames, 0, stack, 0))
+      return &each;
   }
   return nullptr;
 }

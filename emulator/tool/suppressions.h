@@ -22,10 +22,8 @@
 namespace verbena::tool {
 
 struct Suppression {
-  std::string name;
   std::string rule;                 // a pattern
   std::vector<std::string> frames;  // "fun:...", "obj:...", "src:..." or "..."
-  mutable unsigned used = 0;
 };
 
 // Appends the entries of the file at `path`. False: *problem says what is wrong.

@@ -3,7 +3,7 @@
 // Each process has a row for each thread, with what it has called, and two for each queue pair: the send
 // queue, where a request lasts from its posting, or from the end of the one before, to its own end; and the
 // receive queue, where a message lasts from its arrival to the poll that takes it. An arrow leads from a SEND
-// to its receive.
+// to its receive, and from a message of the connection manager to the one that replies to it.
 #include <fmt/format.h>
 #include <infiniband/verbs.h>
 
@@ -49,6 +49,7 @@ class Writer {
 
   std::string write() {
     match();
+    match_management();
     out_ = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
     for (const TimelineEvent& event : timeline_.events) take(event);
     name_rows();
@@ -95,6 +96,7 @@ class Writer {
   int32_t pid(uint32_t process) const { return timeline_.processes[process].pid; }
 
   void match();
+  void match_management();
   void take(const TimelineEvent& event);
   void end_request(const TimelineEvent& event, double time);
   void receive(const TimelineEvent& event, double time);
@@ -108,6 +110,8 @@ class Writer {
   std::map<uint32_t, Queue> send_queues_, receive_queues_;  // by number of the queue pair
   std::map<uint32_t, std::deque<Arrival>> polled_;  // of each poll of a receive, by number of the queue pair
   std::map<uint32_t, std::vector<uint64_t>> leaving_;  // flows, by number of the sending queue pair
+  // Of messages of the connection manager: flows that begin ('s') or end ('f') there.
+  std::multimap<const TimelineEvent*, std::pair<char, uint64_t>> replies_;
 };
 
 // Which message is it that a poll takes? Those of a queue pair are polled in the order in which they come. A
@@ -142,6 +146,26 @@ void Writer::match() {
   }
 }
 
+// A reply has the transaction ID of what it replies to: REQ, REP, RTU; DREQ, DREP; REJ and MRA of any (the
+// kernel's cm.c, cm_format_mad_hdr()). A REQ and a DREQ of one connection may have the same.
+void Writer::match_management() {
+  constexpr uint8_t kReq = 0x10, kMra = 0x11, kDreq = 0x15, kSidrReq = 0x17, kLap = 0x19;  // attribute IDs
+  uint64_t next = 1ull << 40;                       // flows of messages have smaller numbers
+  std::map<uint64_t, const TimelineEvent*> before;  // by transaction
+  for (const TimelineEvent& event : timeline_.events) {
+    const TimelineRecord& record = event.record;
+    if (record.step != Step::kManagement) continue;
+    const TimelineEvent*& last = before[record.wr_id];
+    const uint8_t kind = record.opcode;
+    const bool asks = kind == kReq || kind == kDreq || kind == kSidrReq || kind == kLap;
+    if (!asks && last != nullptr && last->record.opcode != kind) {  // the same: it is sent again
+      replies_.insert({last, {'s', next}});
+      replies_.insert({&event, {'f', next++}});
+    }
+    if (kind != kMra) last = &event;
+  }
+}
+
 void Writer::take(const TimelineEvent& event) {
   const TimelineRecord& record = event.record;
   const double time = time_of(record);
@@ -166,6 +190,9 @@ void Writer::take(const TimelineEvent& event) {
       break;
   }
   slice(event.process, record.thread, time, time + kMoment, step_text(record), record);
+  const auto [from, to] = replies_.equal_range(&event);
+  for (auto arrow = from; arrow != to; ++arrow)
+    flow(arrow->second.first, event.process, record.thread, time, arrow->second.second);
 }
 
 void Writer::end_request(const TimelineEvent& event, double time) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -17,12 +16,11 @@
 
 #include "adapter/clock.h"
 #include "fabric/instruments.h"
-#include "fabric/node.h"
 #include "record/collector.h"
 #include "survey/snapshot.h"
 #include "tool/command.h"
-#include "tool/environment.h"
 #include "tool/program.h"
+#include "tool/recorded_node.h"
 #include "tool/timeline.h"
 
 namespace verbena::tool {
@@ -37,22 +35,6 @@ struct TraceOptions {
   bool start = false, stop = false, dump = false;
   std::vector<std::string> program;
 };
-
-struct Session {
-  std::vector<Variable> environment;
-  std::string node;
-  NodeDirectory directory;
-};
-
-int open_node(const TraceOptions& options, Session* session) {
-  std::string problem;
-  if (prepare(options.node, getpid(), &session->environment, &problem) != 0) return failed(problem);
-  for (const Variable& variable : session->environment)
-    if (variable.name == kNodeVariable) session->node = variable.value;
-  if (const int error = session->directory.open(directory_path(session->node).c_str()); error != 0)
-    return failed("cannot read the node " + session->node + ": " + std::strerror(error));
-  return 0;
-}
 
 RecordWish wish_of(const TraceOptions& options) {
   return {kRecordTimeline, 0, static_cast<uint16_t>(options.ring_mib)};
@@ -96,22 +78,22 @@ int write(const TraceOptions& options, const Timeline& timeline) {
   return 0;
 }
 
-int run_and_trace(const TraceOptions& options, Session& session) {
+int run_and_trace(const TraceOptions& options, RecordedNode& node) {
   uint32_t index = 0;
-  if (add_instrument(session.directory, session.node, wish_of(options), &index) != 0)
-    return failed("there are " + std::to_string(kMaxInstruments) + " instruments on this node already");
+  if (add_instrument(node.directory, node.path, wish_of(options), &index) != 0)
+    return failed(too_many_instruments());
   signal(SIGINT, SIG_IGN);  // the program's: it ends, and what it has done is written
   sigset_t none;
   sigemptyset(&none);
-  const pid_t child = start(options.program, session.environment, options.file == "-", none);
+  const pid_t child = start(options.program, node.environment, options.file == "-", none);
   if (child < 0) return failed(std::string("cannot start a process: ") + std::strerror(errno));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  record::Collector collector(session.directory, session.node);
+  record::Collector collector(node.directory, node.path);
   const Timeline timeline = gather(collector, options.last);
-  const bool is_last = count_instruments(session.directory) == 1;
-  remove_instrument(session.directory, session.node, index);
+  const bool is_last = count_instruments(node.directory) == 1;
+  remove_instrument(node.directory, node.path, index);
   if (is_last) collector.remove_all();
   const int written = write(options, timeline);
   if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
@@ -119,20 +101,18 @@ int run_and_trace(const TraceOptions& options, Session& session) {
 }
 
 int trace(const TraceOptions& options) {
-  Session session;
-  if (const int error = open_node(options, &session); error != 0) return error;
-  if (!options.program.empty()) return run_and_trace(options, session);
-  record::Collector collector(session.directory, session.node);
+  RecordedNode node;
+  std::string problem;
+  if (node.open(options.node, &problem) != 0) return failed(problem);
+  if (!options.program.empty()) return run_and_trace(options, node);
+  record::Collector collector(node.directory, node.path);
   int result = 0;
   if (options.dump) result = write(options, gather(collector, options.last));
-  if (options.start && set_lasting_instrument(session.directory, session.node, wish_of(options)) != 0)
-    return failed("there are " + std::to_string(kMaxInstruments) + " instruments on this node already");
+  if (options.start && set_lasting_instrument(node.directory, node.path, wish_of(options)) != 0)
+    return failed(too_many_instruments());
   if (options.stop) {
-    set_lasting_instrument(session.directory, session.node, {});
-    if (count_instruments(session.directory) == 0) {
-      collector.collect(0, [](auto...) {});
-      collector.remove_all();
-    }
+    set_lasting_instrument(node.directory, node.path, {});
+    if (count_instruments(node.directory) == 0) collector.remove_all();
   }
   return result;
 }
@@ -161,11 +141,7 @@ void add_trace(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   command->add_flag("--text", options->text, "one line for each event");
   command->add_option("--last", options->last, "the last so many seconds alone")->type_name("SECONDS");
-  command
-      ->add_option("--ring", options->ring_mib, "memory for the records of each process, MiB, a power of two")
-      ->type_name("MIB")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
+  add_ring_option(*command, &options->ring_mib);
   CLI::Option* const start =
       command->add_flag("--start", options->start, "record what all programs of the node do");
   CLI::Option* const stop = command->add_flag("--stop", options->stop, "end that");
@@ -175,7 +151,7 @@ void add_trace(CLI::App& app, CommandLine& line) {
     keep_node(*command, options->node);
     check_network_options(options->node);
     options->program = program_of(*command, line);
-    if (!std::has_single_bit(options->ring_mib)) throw UsageError{"trace: --ring: a power of two"};
+    check_ring_option("trace", options->ring_mib);
     const bool commands = options->start || options->stop || options->dump;
     if (options->program.empty() == !commands)
       throw UsageError{"trace: a program, or --start, --stop or --dump (see verbena trace --help)"};

@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "fabric/problem.h"
 #include "roce/icrc.h"
+#include "udp/segmentation.h"
+#include "udp/send_control.h"
 #include "wire/ip_group.h"
 
 namespace verbena::udp {
@@ -45,22 +48,56 @@ roce::Ipv6Flow ipv6_flow(const UdpEnd& from, const UdpEnd& to) {
   return flow;
 }
 
-uint32_t icrc_between(const UdpEnd& from, const UdpEnd& to, std::span<const uint8_t> packet) {
-  return from.address.is_ipv4() ? roce::icrc(ipv4_flow(from, to), packet)
-                                : roce::icrc(ipv6_flow(from, to), packet);
-}
+// Of packets between two ends.
+class IcrcBetween {
+ public:
+  IcrcBetween(const UdpEnd& from, const UdpEnd& to)
+      : is_ipv4_(from.address.is_ipv4()), ipv4_(ipv4_flow(from, to)), ipv6_(ipv6_flow(from, to)) {}
 
-// rxe sends identifications other than 0, which a UDP socket does not see.
-bool icrc_fits(const UdpEnd& from, const UdpEnd& to, std::span<const uint8_t> packet, uint32_t found) {
-  if (icrc_between(from, to, packet) == found) return true;
-  uint16_t identification;
-  return from.address.is_ipv4() &&
-         roce::find_identification(ipv4_flow(from, to), packet, found, &identification);
+  uint32_t of(std::span<const uint8_t> packet, uint16_t identification = 0) {
+    ipv4_.identification = identification;
+    return is_ipv4_ ? roce::icrc(ipv4_, packet) : roce::icrc(ipv6_, packet);
+  }
+
+  // Others than 0 come from rxe, and from senders whose kernel divides datagrams. A UDP socket does not see
+  // them.
+  bool fits(std::span<const uint8_t> packet, uint32_t found) {
+    const uint32_t made = of(packet);
+    uint16_t identification;
+    return made == found ||
+           (is_ipv4_ && roce::find_identification(packet.size(), made, found, &identification));
+  }
+
+  // Into the last bytes of `datagram`.
+  void put(std::span<uint8_t> datagram, uint16_t identification = 0) {
+    const auto packet = datagram.first(datagram.size() - roce::kIcrcSize);
+    roce::put_icrc(packet.data() + packet.size(), of(packet, identification));
+  }
+
+ private:
+  const bool is_ipv4_;
+  roce::Ipv4Flow ipv4_;
+  roce::Ipv6Flow ipv6_;
+};
+
+// Packets that leave as one datagram: all of the same size, but the last one may be shorter (udp(7)). How
+// many of `datagrams`, from the first on; 1: it leaves by itself.
+constexpr size_t kMostTogether = 64, kMostBytesTogether = 65'000;  // UDP_MAX_SEGMENTS; the length field of IP
+size_t count_together(std::span<const std::span<uint8_t>> datagrams) {
+  const size_t size = datagrams[0].size();
+  size_t count = 1, bytes = size;
+  while (count < std::min(datagrams.size(), kMostTogether) && datagrams[count - 1].size() == size &&
+         datagrams[count].size() <= size && bytes + datagrams[count].size() <= kMostBytesTogether)
+    bytes += datagrams[count++].size();
+  return count;
 }
 
 bool set_option(int fd, int level, int option, int value) {
   return setsockopt(fd, level, option, &value, sizeof value) == 0;
 }
+
+// The traffic class of most packets: it needs no control message.
+constexpr uint8_t kUsualClass = kEcnCapable;
 
 // Without these the ICRC would not fit, or packets of rxe, which have no UDP checksum, would not arrive.
 bool set_ip_options(int fd, bool is_ipv4) {
@@ -87,6 +124,10 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   Descriptor opened(socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
   if (opened.fd < 0 || !set_ip_options(opened.fd, address.is_ipv4())) return fail_errno(errno, problem, what);
   set_option(opened.fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
+  if (address.is_ipv4())
+    set_option(opened.fd, IPPROTO_IP, IP_TOS, kUsualClass);
+  else
+    set_option(opened.fd, IPPROTO_IPV6, IPV6_TCLASS, kUsualClass);
   if (bind(opened.fd, reinterpret_cast<const sockaddr*>(&at), length) != 0) {
     const int error = errno;
     if (error != EADDRINUSE) return fail_errno(error, problem, what);
@@ -99,6 +140,7 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   own_ = {address, port_of(at)};
   wire::send_to_ip_groups_from(opened.fd, address, kGroupHops);  // fails where there is no multicast at all
   socket_.reset(opened.release());
+  may_segment_.store(may_segment(socket_.fd, address), std::memory_order_relaxed);
   return 0;
 }
 
@@ -145,18 +187,24 @@ int RoceSocket::adopt(int fd, const NetAddress& address, uint16_t port) {
   return 0;
 }
 
-int RoceSocket::send(const UdpEnd& to, std::span<uint8_t> datagram) const {
+int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<uint8_t> datagram) const {
   if (datagram.size() > roce::kMaxPacket) return EMSGSIZE;
   if (datagram.size() < kShortest || to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
 
-  const auto packet = datagram.first(datagram.size() - roce::kIcrcSize);
-  roce::put_icrc(packet.data() + packet.size(), icrc_between(own_, to, packet));
-
+  IcrcBetween(own_, to).put(datagram);
   sockaddr_storage at;
-  const socklen_t length = to.address.to_socket_address(to.port, &at);
+  iovec part{datagram.data(), datagram.size()};
+  SendControl control;
+  control.add(fields, kUsualClass, own_.address.is_ipv4());
+  msghdr header{};
+  header.msg_name = &at;
+  header.msg_namelen = to.address.to_socket_address(to.port, &at);
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  control.put(&header);
   ssize_t sent;
   do {
-    sent = syscall(SYS_sendto, socket_.fd, datagram.data(), datagram.size(), 0, &at, length);
+    sent = syscall(SYS_sendmsg, socket_.fd, &header, 0);
   } while (sent < 0 && errno == EINTR);
   return sent < 0 ? errno : 0;
 }
@@ -171,18 +219,107 @@ Arrival RoceSocket::receive(PacketBuffer& buffer, ReceivedPacket* out) const {
   } while (received < 0 && errno == EINTR);
   if (received < 0) return Arrival::kNothing;
 
-  const auto size = static_cast<size_t>(received);
-  if (size < kShortest) return Arrival::kTooShort;
-  if (size > roce::kMaxPacket) return Arrival::kTooLong;
-
   UdpEnd from;
   NetAddress::from_socket_address(at, &from.address);
   from.port = port_of(at);
-  const auto datagram = std::span<const uint8_t>(buffer).first(size);
-  const auto packet = datagram.first(size - roce::kIcrcSize);
-  if (!icrc_fits(from, own_, packet, roce::get_icrc(packet.data() + packet.size()))) return Arrival::kDamaged;
-  *out = {from, datagram};
-  return Arrival::kPacket;
+  *out = {from, std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), {}};
+  return check(out->datagram, from);
+}
+
+Arrival RoceSocket::check(std::span<const uint8_t> datagram, const UdpEnd& from) const {
+  if (datagram.size() < kShortest) return Arrival::kTooShort;
+  if (datagram.size() > roce::kMaxPacket) return Arrival::kTooLong;
+  const auto packet = datagram.first(datagram.size() - roce::kIcrcSize);
+  const uint32_t found = roce::get_icrc(packet.data() + packet.size());
+  return IcrcBetween(from, own_).fits(packet, found) ? Arrival::kPacket : Arrival::kDamaged;
+}
+
+// ---- several packets at once ----
+
+int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<const std::span<uint8_t>> datagrams,
+                     size_t* sent) const {
+  *sent = 0;
+  if (datagrams.size() == 1) {
+    const int error = send(to, fields, datagrams[0]);
+    if (error == 0) *sent = 1;
+    return error;
+  }
+  if (to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
+  while (*sent < datagrams.size()) {
+    if (datagrams[*sent].size() < kShortest) return EINVAL;
+    if (datagrams[*sent].size() > roce::kMaxPacket) return EMSGSIZE;
+    int error = 0;
+    *sent += send_trains(to, fields, datagrams.subspan(*sent), &error);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+// How many have been sent. With an error: of the next one.
+size_t RoceSocket::send_trains(const UdpEnd& to, const IpFields& fields,
+                               std::span<const std::span<uint8_t>> datagrams, int* error) const {
+  constexpr size_t kMost = 64;
+  sockaddr_storage at;
+  const socklen_t length = to.address.to_socket_address(to.port, &at);
+  iovec parts[kMost];
+  mmsghdr messages[kMost];
+  SendControl control[kMost];
+  size_t counts[kMost];
+  IcrcBetween icrc(own_, to);
+  const bool together = may_segment_.load(std::memory_order_relaxed);
+  size_t done = 0, trains = 0;
+  for (; done < std::min(datagrams.size(), kMost); ++trains) {
+    const auto rest = datagrams.subspan(done, std::min(datagrams.size(), kMost) - done);
+    if (rest[0].size() < kShortest || rest[0].size() > roce::kMaxPacket) break;
+    size_t count = together ? count_together(rest) : 1;
+    while (rest[count - 1].size() < kShortest) --count;
+    messages[trains] = {};
+    msghdr& header = messages[trains].msg_hdr;
+    header.msg_name = &at;
+    header.msg_namelen = length;
+    header.msg_iov = &parts[done];
+    header.msg_iovlen = count;
+    for (size_t i = 0; i < count; ++i) {
+      icrc.put(rest[i], static_cast<uint16_t>(i));
+      parts[done + i] = {rest[i].data(), rest[i].size()};
+    }
+    control[trains].add(fields, kUsualClass, own_.address.is_ipv4());
+    if (count > 1) control[trains].add_segment_size(static_cast<uint16_t>(rest[0].size()));
+    control[trains].put(&header);
+    counts[trains] = count;
+    done += count;
+  }
+  long left;
+  do {
+    left = syscall(SYS_sendmmsg, socket_.fd, messages, trains, 0);
+  } while (left < 0 && errno == EINTR);
+  size_t sent = 0;
+  for (long i = 0; i < left; ++i) sent += counts[i];
+  if (left >= 0) return sent;
+  *error = errno;
+  if (counts[0] == 1 || *error == EAGAIN || *error == ENOBUFS) return 0;
+  // The kernel cannot divide datagrams on this way, or says what is wrong with each.
+  may_segment_.store(false, std::memory_order_relaxed);
+  *error = 0;
+  return 0;
+}
+
+void RoceSocket::receive_in_batches() {
+  set_option(socket_.fd, IPPROTO_UDP, UDP_GRO, 1);
+  if (own_.address.is_ipv4()) {
+    set_option(socket_.fd, IPPROTO_IP, IP_RECVTOS, 1);
+    set_option(socket_.fd, IPPROTO_IP, IP_RECVTTL, 1);
+  } else {
+    set_option(socket_.fd, IPPROTO_IPV6, kIpv6Flowinfo, 1);
+    set_option(socket_.fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+  }
+}
+
+Arrival RoceSocket::receive(ReceiveBatch& batch, ReceivedPacket* out) const {
+  if (batch.is_empty() && !batch.fill(socket_.fd)) return Arrival::kNothing;
+  const ReceiveBatch::Piece piece = batch.next();
+  *out = {batch.from_, {piece.bytes, piece.size}, batch.ip_};
+  return check(out->datagram, out->from);
 }
 
 }  // namespace verbena::udp

@@ -7,29 +7,28 @@
 // The ICRC covers the IP header, so the kernel must build the one that is expected. An unconnected socket
 // with path MTU discovery "do" sends IPv4 datagrams with identification 0 and DF, and fragments none.
 //
+// Traffic class, hop limit and flow label are given with each packet (ip_fields.h).
+//
 // The socket never blocks. send() may be called by several threads at once, receive() with a buffer each.
 //
 // Sources: ip(7), ipv6(7), udp(7); InfiniBand Architecture Specification vol. 1, annex A17.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "fabric/descriptor.h"
 #include "roce/packet.h"
+#include "udp/ip_fields.h"
+#include "udp/receive_batch.h"
 #include "wire/net_address.h"
 
 namespace verbena::udp {
 
 inline constexpr uint16_t kRocePort = 4791;
-
-// One end of a datagram's way.
-struct UdpEnd {
-  wire::NetAddress address;
-  uint16_t port = kRocePort;
-};
 
 enum class Arrival : uint8_t {
   kPacket,
@@ -45,6 +44,7 @@ using PacketBuffer = std::array<uint8_t, roce::kMaxPacket + 1>;
 struct ReceivedPacket {
   UdpEnd from;
   std::span<const uint8_t> datagram;  // in the caller's buffer, with its ICRC: for roce::parse()
+  IpFields ip;                        // into a batch only
 };
 
 class RoceSocket {
@@ -70,17 +70,34 @@ class RoceSocket {
   // or an errno: EAGAIN: the send buffer is full, wait for POLLOUT; EMSGSIZE: longer than the path MTU or the
   // longest packet; EINVAL: shorter than a BTH and an ICRC, or an address of the other IP version;
   // ENETUNREACH, EHOSTUNREACH and others of sendto(2).
-  int send(const UdpEnd& to, std::span<uint8_t> datagram) const;
+  int send(const UdpEnd& to, const IpFields& fields, std::span<uint8_t> datagram) const;
+
+  // Sends several packets to one destination by as few system calls as possible. Returns 0, or an errno as
+  // above; *sent: how many of them have been sent; the error is that of the next one. Others may be sent
+  // after it.
+  int send(const UdpEnd& to, const IpFields& fields, std::span<const std::span<uint8_t>> datagrams,
+           size_t* sent) const;
 
   // Takes one datagram. `out` is written for kPacket only.
   Arrival receive(PacketBuffer& buffer, ReceivedPacket* out) const;
+
+  // From now on the kernel puts packets together that arrive at once, and tells the fields of their IP
+  // header. They are received into batches only, by whatever process has the socket. `out` lies in the batch,
+  // until it is empty.
+  void receive_in_batches();
+  Arrival receive(ReceiveBatch& batch, ReceivedPacket* out) const;
 
   const UdpEnd& own() const { return own_; }  // as bound
   int fd() const { return socket_.fd; }       // for poll(2); -1 when not open
 
  private:
+  Arrival check(std::span<const uint8_t> datagram, const UdpEnd& from) const;
+  size_t send_trains(const UdpEnd& to, const IpFields& fields, std::span<const std::span<uint8_t>> datagrams,
+                     int* error) const;
+
   Descriptor socket_;
   UdpEnd own_;
+  mutable std::atomic<bool> may_segment_{false};  // segmentation.h; false once the kernel has refused it
 };
 
 }  // namespace verbena::udp

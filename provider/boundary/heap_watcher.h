@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace verbena {
 
@@ -17,7 +18,9 @@ class HeapChange {
   ~HeapChange();
 
  private:
-  bool is_heap_;
+  const uint64_t address_;
+  const size_t length_;
+  const bool is_heap_;
 };
 
 // Before a call that shared memory would not allow: such memory in the range becomes private.

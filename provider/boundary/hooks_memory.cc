@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// mmap(2): notes where files are mapped MAP_SHARED (shared_ranges.h), and tells of mappings in the place of
-// memory that the emulator has moved (heap_watcher.h). The call itself goes on as it is.
+// mmap(2) and shmat(2): note where memory is mapped that others may share (shared_ranges.h), and tell of
+// mappings in the place of memory that the emulator has moved (heap_watcher.h). The call itself goes on as it
+// is.
+#include <errno.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,6 +43,19 @@ VERBENA_HOOK void* mmap(void* address, size_t length, int protection, int flags,
 VERBENA_HOOK void* mmap64(void* address, size_t length, int protection, int flags, int fd,
                           off64_t offset) noexcept {
   return map(real_mmap64, address, length, protection, flags, fd, offset);
+}
+
+VERBENA_HOOK void* shmat(int segment, const void* address, int flags) noexcept {
+  if (!has_node()) return real_shmat(segment, address, flags);
+  const int before = errno;
+  shmid_ds status{};
+  if (shmctl(segment, IPC_STAT, &status) != 0) status.shm_segsz = 0;
+  errno = before;
+  const HeapChange change(address, (flags & SHM_REMAP) != 0 ? status.shm_segsz : 0);
+  void* const result = real_shmat(segment, address, flags);
+  if (result != reinterpret_cast<void*>(-1) && status.shm_segsz != 0)
+    note_shared_range(reinterpret_cast<uintptr_t>(result), status.shm_segsz);
+  return result;
 }
 
 }  // namespace verbena

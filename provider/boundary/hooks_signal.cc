@@ -67,11 +67,14 @@ VERBENA_HOOK int pthread_sigmask(int how, const sigset_t* set, sigset_t* former)
   return changed(real_pthread_sigmask(how, set, former));
 }
 
-HeapChange::HeapChange(const void* address, size_t length) : is_heap_(is_heap_memory(address, length)) {
+HeapChange::HeapChange(const void* address, size_t length)
+    : address_(reinterpret_cast<uint64_t>(address)),
+      length_(length),
+      is_heap_(is_heap_memory(address, length)) {
   if (!is_heap_) [[likely]]
     return;
   if (const verbena_boundary_watcher* const watching = watcher(); watching != nullptr)
-    watching->memory_changes(reinterpret_cast<uint64_t>(address), length);
+    watching->memory_changes(address_, length_);
 }
 
 HeapChange::~HeapChange() {
@@ -79,7 +82,7 @@ HeapChange::~HeapChange() {
     return;
   const int before = errno;
   if (const verbena_boundary_watcher* const watching = watcher(); watching != nullptr)
-    watching->memory_changed();
+    watching->memory_changed(address_, length_);
   errno = before;
 }
 

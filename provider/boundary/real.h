@@ -151,6 +151,7 @@ using GlobError = int(const char*, int);
   X(mmap64, void*(void*, size_t, int, int, int, off64_t))                            \
   X(munmap, int(void*, size_t))                                                      \
   X(mremap, void*(void*, size_t, size_t, int, ...))                                  \
+  X(shmat, void*(int, const void*, int))                                             \
   X(mprotect, int(void*, size_t, int))                                               \
   X(madvise, int(void*, size_t, int))                                                \
   X(sigaction, int(int, const struct sigaction*, struct sigaction*))                 \

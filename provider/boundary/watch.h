@@ -21,9 +21,9 @@ struct verbena_boundary_watcher {
   /* The calling thread has called sigprocmask(2) or pthread_sigmask(3). */
   void (*signal_mask_changed)(void);
   /* Of memory that verbena_boundary_watch_memory() names. The program is about to unmap it, to map something
-   * else there or to change its protection; and has done so. */
+   * else there or to change its protection; and has done so. Neither waits for a lock or calls malloc(3). */
   void (*memory_changes)(uint64_t address, uint64_t length);
-  void (*memory_changed)(void);
+  void (*memory_changed)(uint64_t address, uint64_t length);
   /* The program is about to move it, or to ask for what only private memory can have: makes it private. */
   void (*memory_leaves)(uint64_t address, uint64_t length);
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Completion channels. libibverbs serves them without asking the provider, so its functions are preceded by
-// these.
+// Completion channels and asynchronous events. libibverbs serves them without asking the provider, so its
+// functions are preceded by these.
 #include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -44,6 +44,15 @@ void acknowledge(ibv_cq* cq, unsigned int count) {
   next(cq, count);
 }
 
+void acknowledge_async(ibv_async_event* event) {
+  static const auto next = next_function<void(ibv_async_event*)>("ibv_ack_async_event");
+  {
+    const Locked locked;
+    if (Object* const owner = find_owner(*event); owner != nullptr) ++owner->async_acknowledged;
+  }
+  next(event);
+}
+
 ibv_comp_channel* create(ibv_context* context) {
   static const auto next = next_function<ibv_comp_channel*(ibv_context*)>("ibv_create_comp_channel");
   const Stack stack = capture_stack();
@@ -69,6 +78,30 @@ int destroy(ibv_comp_channel* channel) {
 }
 
 }  // namespace
+
+Object* find_owner(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return find_object(event.element.qp);
+    case IBV_EVENT_CQ_ERR:
+      return find_object(event.element.cq);
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return find_object(event.element.srq);
+    case IBV_EVENT_WQ_FATAL:
+      return find_object(event.element.wq);
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace verbena::check
 
 extern "C" {
@@ -79,6 +112,9 @@ __attribute__((visibility("default"))) int ibv_get_cq_event(ibv_comp_channel* ch
 }
 __attribute__((visibility("default"))) void ibv_ack_cq_events(ibv_cq* cq, unsigned int count) {
   verbena::check::acknowledge(cq, count);
+}
+__attribute__((visibility("default"))) void ibv_ack_async_event(ibv_async_event* event) {
+  verbena::check::acknowledge_async(event);
 }
 __attribute__((visibility("default"))) ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
   return verbena::check::create(context);

@@ -9,12 +9,17 @@
 
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/patterns.h"
+#include "check/protection.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
 namespace {
 
 using Wide = unsigned long long;
+
+// A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
+constexpr unsigned kPollsInVain = 1000;
 
 struct ErrorRule {
   VendorError error;
@@ -71,6 +76,18 @@ void report_failure(const QueuePair& qp, const Request& request, const ibv_wc& w
           {"the queue pair was modified last here", qp.modified}});
 }
 
+// Has a request of the queue pair found no receive since the last completion?
+void note_rnr(QueuePair& qp, const Request& request, const Stack& polling) {
+  if (!is_enabled(rule("receive-late")) || qp.type != IBV_QPT_RC) return;
+  const uint32_t naks = provider().rnr_naks(qp.qp);
+  if (naks == qp.rnr_naks) return;
+  report(rule("receive-late"),
+         text("%s: %u times the peer had no receive for a request, up to the %s with wr_id 0x%llx",
+              qp.name.c_str(), naks - qp.rnr_naks, kind_of(request), Wide{request.wr_id}),
+         {{"posted here", request.posted}, {"completion polled here", keep_stack(polling)}});
+  qp.rnr_naks = naks;
+}
+
 // A request of the send queue completes all before it.
 void complete_send(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto is_it = [&](const Request& request) {
@@ -82,8 +99,10 @@ void complete_send(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
     const bool is_last = each == place;
     if (!is_last || wc.status == IBV_WC_SUCCESS) check_finished(qp, *each, polling);
     if (qp.send_cq != nullptr && each->signaled) --qp.send_cq->expected;
+    end_protection(each->serial);
   }
   if (wc.status != IBV_WC_SUCCESS) report_failure(qp, *place, wc, keep_stack(polling));
+  note_rnr(qp, *place, polling);
   qp.sends.erase(qp.sends.begin(), std::next(place));
 }
 
@@ -92,11 +111,14 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto place = std::find_if(queue.begin(), queue.end(),
                                   [&](const Request& request) { return request.wr_id == wc.wr_id; });
   if (place == queue.end()) return;
-  if (wc.status == IBV_WC_SUCCESS)
+  if (wc.status == IBV_WC_SUCCESS) {
     check_finished(qp, *place, polling);
-  else
+    check_pattern(qp, *place, wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 0 : wc.byte_len, polling);
+  } else {
     report_failure(qp, *place, wc, keep_stack(polling));
+  }
   if (qp.srq == nullptr && qp.recv_cq != nullptr) --qp.recv_cq->expected;
+  forget_sums(qp, *place);
   queue.erase(place);
 }
 
@@ -113,14 +135,26 @@ void complete(CompletionQueue& cq, const ibv_wc& wc, const Stack& polling) {
     complete_send(*qp, wc, polling);
 }
 
+// A program that waits polls empty queues all the time: then no stack is captured, unless it is going to be
+// reported. False: it is needed.
+bool note_empty_poll(const void* handle) {
+  const Locked locked;
+  auto* const cq = find<CompletionQueue>(handle);
+  if (cq == nullptr) return true;
+  if (cq->left != nullptr && cq->polls_for_left + 1 == kPollsInVain) return false;
+  note_poll(*cq, true, Stack{});
+  return true;
+}
+
 int poll_cq(ibv_cq* ibv, int entries, ibv_wc* wc) {
-  const Stack stack = capture_stack();
-  if (!is_usable(ibv, "ibv_poll_cq", stack)) return -EINVAL;
+  if (!is_usable(ibv, "ibv_poll_cq")) return -EINVAL;
   const int polled = below().poll_cq(ibv, entries, wc);
+  if (polled == 0 && note_empty_poll(ibv)) return 0;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ibv);
   if (cq == nullptr || polled < 0) return polled;
-  note_poll(*cq, polled < entries, polled == 0, stack);
+  note_poll(*cq, polled == 0, stack);
   for (int i = 0; i < polled; ++i) complete(*cq, wc[i], stack);
   return polled;
 }
@@ -134,30 +168,38 @@ struct Iterator {
 };
 Iterator original;  // the provider has one of each
 
-void note_current(ibv_cq_ex* ex, int error, const Stack& stack) {
+void note_current(ibv_cq_ex* ex, int error) {
+  if (error == ENOENT && note_empty_poll(ex)) return;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
   if (cq == nullptr) return;
-  note_poll(*cq, error == ENOENT, error == ENOENT, stack);
+  note_poll(*cq, error == ENOENT, stack);
   if (error == 0) complete(*cq, *provider().current(ex), stack);
 }
 
+bool is_for_one_thread(const ibv_cq_ex* ex) {
+  const Locked locked;
+  const auto* const cq = find<CompletionQueue>(ex);
+  return cq != nullptr && cq->one_thread;
+}
+
 // From start to end the queue belongs to one thread.
-bool enter_poller(ibv_cq_ex* ex, const Stack& stack) {
+void enter_poller(ibv_cq_ex* ex) {
+  if (!is_for_one_thread(ex)) return;
+  const Stack stack = capture_stack();
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ex);
-  if (cq == nullptr || !cq->one_thread) return true;
   const int thread = this_thread();
   if (cq->poller != 0 && cq->poller != thread) {
     report(rule("poll-two-threads"), text("%s: threads %d and %d", cq->name.c_str(), cq->poller, thread),
            {{"polled here", keep_stack(stack)},
             {"the other thread polls here", cq->polling},
             {"made here", cq->created}});
-    return false;
+    return;
   }
   cq->poller = thread;
   cq->polling = keep_stack(stack);
-  return true;
 }
 
 void leave_poller(ibv_cq_ex* ex) {
@@ -167,19 +209,17 @@ void leave_poller(ibv_cq_ex* ex) {
 }
 
 int start_poll(ibv_cq_ex* ex, ibv_poll_cq_attr* attr) {
-  const Stack stack = capture_stack();
-  if (!is_usable(ex, "ibv_start_poll", stack)) return EINVAL;
-  enter_poller(ex, stack);
+  if (!is_usable(ex, "ibv_start_poll")) return EINVAL;
+  enter_poller(ex);
   const int error = original.start_poll(ex, attr);
   if (error != 0) leave_poller(ex);
-  note_current(ex, error, stack);
+  note_current(ex, error);
   return error;
 }
 
 int next_poll(ibv_cq_ex* ex) {
-  const Stack stack = capture_stack();
   const int error = original.next_poll(ex);
-  note_current(ex, error, stack);
+  note_current(ex, error);
   return error;
 }
 
@@ -198,7 +238,6 @@ int req_notify_cq(ibv_cq* ibv, int solicited_only) {
     if (auto* const cq = find<CompletionQueue>(ibv); cq != nullptr) {
       cq->armed = true;
       cq->solicited_only = solicited_only != 0;
-      cq->drained = false;
       cq->arming = keep_stack(stack);
     }
   }
@@ -218,21 +257,21 @@ void cq_event(ibv_cq* ibv) {
 }
 
 void async_event(ibv_context* context, ibv_async_event* event) {
+  const Stack stack = capture_stack();
   if (below().async_event != nullptr) below().async_event(context, event);
-  if (event->event_type != IBV_EVENT_CQ_ERR) return;
   const Locked locked;
-  const auto* const cq = find<CompletionQueue>(event->element.cq);
-  if (cq != nullptr) report_overrun(*cq);
+  Object* const owner = find_owner(*event);
+  if (owner == nullptr) return;
+  ++owner->async_read;
+  owner->async_event_read = keep_stack(stack);
+  if (event->event_type == IBV_EVENT_CQ_ERR && owner->kind == Kind::kCq)
+    report_overrun(static_cast<const CompletionQueue&>(*owner));
 }
 
 }  // namespace
 
-// A program that waits for what cannot come polls in vain many times; one that only empties the queue, once.
-constexpr unsigned kPollsInVain = 1000;
-
-void note_poll(CompletionQueue& cq, bool found_end, bool found_nothing, const Stack& stack) {
+void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack) {
   ++cq.polls;
-  if (found_end || !found_nothing) cq.drained = true;
   if (!cq.said_overrun && provider().has_overrun(cq.cq)) {
     cq.said_overrun = true;
     report_overrun(cq);

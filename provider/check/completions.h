@@ -7,8 +7,8 @@
 
 namespace verbena::check {
 
-// The queue was polled: until its end, or without any completion.
-void note_poll(CompletionQueue& cq, bool found_end, bool found_nothing, const Stack& stack);
+// The queue was polled.
+void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack);
 
 void report_overrun(const CompletionQueue& cq);
 

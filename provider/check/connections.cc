@@ -75,9 +75,10 @@ int destroy_id(rdma_cm_id* id) {
               {"the queue pair was made here", qp->created},
               {"the id was made here", known->created}});
   }
-  return destroy_object(id, "rdma_destroy_id", stack, [](const void* handle) {
+  const int error = destroy_object(id, "rdma_destroy_id", stack, [](const void* handle) {
     return next(static_cast<rdma_cm_id*>(const_cast<void*>(handle)));
   });
+  return error == 0 ? 0 : -1;  // errno is set: rdma_destroy_id(3)
 }
 
 int accept(rdma_cm_id* id, rdma_conn_param* parameters) {
@@ -136,9 +137,9 @@ std::string missing_events(const Object& object, StackId* read) {
   if (const auto* const cq = dynamic_cast<const CompletionQueue*>(&object); cq != nullptr) {
     *read = cq->event_read;
     const uint64_t missing = cq->events_read - std::min<uint64_t>(cq->events_acknowledged, cq->events_read);
-    return missing == 0 ? ""
-                        : text(": %llu of %u completion events are not acknowledged",
-                               static_cast<unsigned long long>(missing), cq->events_read);
+    if (missing != 0)
+      return text(": %llu of %u completion events are not acknowledged",
+                  static_cast<unsigned long long>(missing), cq->events_read);
   }
   if (const auto* const id = dynamic_cast<const ConnectionId*>(&object); id != nullptr) {
     *read = id->event_read;
@@ -147,7 +148,11 @@ std::string missing_events(const Object& object, StackId* read) {
                ? ""
                : text(": %u of %u events are not acknowledged (rdma_ack_cm_event)", missing, id->events_read);
   }
-  return "";
+  *read = object.async_event_read;
+  const uint32_t missing = object.async_read - std::min(object.async_acknowledged, object.async_read);
+  return missing == 0 ? ""
+                      : text(": %u of %u asynchronous events are not acknowledged (ibv_ack_async_event)",
+                             missing, object.async_read);
 }
 
 }  // namespace verbena::check

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/layer.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "check/forks.h"
 #include "check/operations.h"
 #include "findings/rules.h"
 #include "findings/variables.h"
@@ -72,6 +72,15 @@ std::string take_reason() {
 
 }  // namespace verbena::check
 
+// Handlers of fork(2) that prepare it run in reverse order: those of the program and of the adapter, which
+// take their locks, before the one that takes the model's (pthread_atfork(3)). So it is entered before
+// theirs.
+__attribute__((constructor)) static void prepare_for_fork() {
+  using namespace verbena::check;
+  if (getenv(verbena::findings::kFileVariable) == nullptr) return;
+  watch_forks();
+}
+
 extern "C" __attribute__((visibility("default"))) const verbena_check_layer* verbena_check_attach(
     const verbena_check_provider* provider) {
   using namespace verbena::check;
@@ -81,7 +90,6 @@ extern "C" __attribute__((visibility("default"))) const verbena_check_layer* ver
     attached = *provider;
     replace_operations();
     attached.listen(note_reason);
-    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
     return true;
   }();
   return once ? &layer : nullptr;

@@ -3,7 +3,8 @@
 // free(3), realloc(3) and munmap(2) of the program: is the memory still in use?
 //
 // The library is preloaded, so these definitions come before libc's, or before those of another allocator,
-// which they call. Before the constructor of libc's own loader could look them up, a block is not freed.
+// which they call. Their callers may hold any lock: if the model's is not to be had, the call goes unchecked
+// (report.h). Before the constructor of libc's own loader could look them up, a block is not freed.
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -17,6 +18,7 @@
 #include "check/memory_hooks.h"
 #include "check/model.h"
 #include "check/outstanding.h"
+#include "check/protection.h"
 
 namespace verbena::check {
 namespace {
@@ -44,26 +46,36 @@ std::atomic<Free*> real_free{nullptr};
 std::atomic<Realloc*> real_realloc{nullptr};
 std::atomic<Munmap*> real_munmap{nullptr};
 
-// The registered region that begins in [begin, end), or for unmapped pages any that shares bytes with them.
-const Region* find_registered(uintptr_t begin, uintptr_t end, bool pages) {
-  for (const Object* object : all_objects()) {
-    if (object->kind != Kind::kMr || !object->alive || is_parents(*object)) continue;
-    const auto& region = static_cast<const Region&>(*object);
-    if (!region.has_range || region.memory == 0 || (region.access & IBV_ACCESS_ON_DEMAND) != 0) continue;
-    const bool begins = region.memory >= begin && region.memory < end;
-    if (begins || (pages && region.memory < end && begin < region.memory + region.length)) return &region;
-  }
-  return nullptr;
+// Most memory has nothing to do with the device. False as well: the lock is not to be had.
+bool is_in_use(uintptr_t begin, size_t length, bool pages) {
+  bool got = false;
+  const Locked locked(&got);
+  if (!got || !was_registered(begin, begin + length)) return false;
+  unprotect_memory(begin, begin + length);
+  return find_region_at(begin, begin + length, pages) != nullptr ||
+         find_use_of(begin, begin + length) != nullptr;
+}
+
+// Before realloc(3), which may free the block in the same call.
+void end_protection_of(uintptr_t begin, size_t length) {
+  bool got = false;
+  const Locked locked(&got);
+  if (got) unprotect_memory(begin, begin + length);
 }
 
 void check_released(const char* call, uintptr_t begin, size_t length, bool pages) {
   if (!watching.load(std::memory_order_acquire) || is_inside()) return;
   const int error = errno;
-  {
+  if (is_in_use(begin, length, pages)) {
     const Stack stack = capture_stack();
-    const Locked locked;
+    bool got = false;
+    const Locked locked(&got);
+    if (!got) {
+      errno = error;
+      return;
+    }
     const std::string where = text("%s of [0x%zx, +%zu)", call, static_cast<size_t>(begin), length);
-    const Region* const region = find_registered(begin, begin + length, pages);
+    const Region* const region = find_region_at(begin, begin + length, pages);
     if (const Request* const request = find_use_of(begin, begin + length); request != nullptr) {
       report(rule("buffer-freed"),
              where + text(": a %s with wr_id 0x%llx uses it", kind_of(*request),
@@ -101,6 +113,7 @@ __attribute__((visibility("default"))) void* realloc(void* memory, size_t size) 
   const size_t length =
       memory != nullptr && watching.load(std::memory_order_acquire) ? malloc_usable_size(memory) : 0;
   const auto begin = reinterpret_cast<uintptr_t>(memory);
+  if (length != 0 && !is_inside()) end_protection_of(begin, length);
   void* const result = function(memory, size);
   if (length != 0 && result != nullptr && reinterpret_cast<uintptr_t>(result) != begin)
     check_released("realloc", begin, length, false);

@@ -49,6 +49,9 @@ struct Object {
   int process = 0;  // that made it
   StackId created = 0;
   StackId destroyed = 0;
+  uint32_t async_read = 0;  // asynchronous events of it
+  uint32_t async_acknowledged = 0;
+  StackId async_event_read = 0;     // the last one
   std::string name;                 // "QP 0x000011"
   std::vector<const Object*> uses;  // of which it was made: they cannot be destroyed before it
 
@@ -64,6 +67,7 @@ struct Region : Object {
   int access = 0;
   uint32_t lkey = 0;
   uint32_t rkey = 0;
+  uint64_t pinned = 0;  // bytes of whole pages
   const Object* pd = nullptr;
 
   Region() : Object(Kind::kMr) {}
@@ -75,15 +79,18 @@ struct Range {
   uint32_t lkey;
 };
 
+inline constexpr int kReceive = -1;
+
 // A posted request that was not seen to complete.
 struct Request {
   uint64_t serial = 0;  // in order of posting, in the process
   uint64_t wr_id = 0;
   StackId posted = 0;
-  int opcode = -1;  // enum ibv_wr_opcode; -1: a receive
+  int opcode = kReceive;  // or enum ibv_wr_opcode
   bool signaled = true;
-  bool accused = false;  // a finding says what is wrong with it: its error completion is no news
-  bool has_sum = false;  // `sum` is of the bytes as they were posted
+  bool accused = false;      // a finding says what is wrong with it: its error completion is no news
+  bool has_pattern = false;  // patterns.h
+  bool has_sum = false;      // `sum` is of the bytes as they were posted
   // A range is a local variable of the thread that posted, of the function that begins at `function` and
   // whose part of the stack ends at `frame_end`. 0: none is.
   uintptr_t function = 0;
@@ -108,11 +115,14 @@ struct CompletionQueue : Object {
   // Notification.
   bool armed = false;
   bool solicited_only = false;
-  bool drained = true;    // polled since it was armed
   StackId arming = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
   uint64_t events_acknowledged = 0;
+  // watch.cc: the process whose watching thread counts its completions without the lock, or 0; and is it
+  // being destroyed, so that none may begin?
+  int counting = 0;
+  bool ending = false;
   // A thread between ibv_start_poll and ibv_end_poll.
   int poller = 0;
   StackId polling = 0;
@@ -125,9 +135,12 @@ struct ReceiveQueue {
   uint32_t max_sge = 0;
 };
 
+struct QueuePair;
+
 struct SharedQueue : Object {
   ReceiveQueue receives;
   const Object* pd = nullptr;
+  std::vector<QueuePair*> queue_pairs;  // the living ones that receive from it
 
   SharedQueue() : Object(Kind::kSrq) {}
 };
@@ -143,7 +156,9 @@ struct QueuePair : Object {
   bool signal_all = false;
   uint8_t max_rd_atomic = 0;
   bool knows_rd_atomic = false;
-  uint32_t mtu = 0;  // bytes; of UD, the port's
+  uint32_t mtu = 0;         // bytes; of UD, the port's
+  bool compared = false;    // with its peer, since it is connected
+  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not known
   const Object* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;
@@ -153,11 +168,11 @@ struct QueuePair : Object {
   uint64_t sends_posted = 0;
   uint64_t receives_posted = 0;
   uint64_t polls_at_first_send = 0;  // of send_cq
+  uint32_t rnr_naks = 0;             // that were seen
   StackId last_send = 0;
   StackId modified = 0;  // the last transition
   StackId accepted = 0;  // rdma_accept(3), until its connection is known to be established
   int (*wr_complete)(ibv_qp_ex*) = nullptr;  // the provider's
-  void (*wr_start)(ibv_qp_ex*) = nullptr;
 
   QueuePair() : Object(Kind::kQp) {}
 };
@@ -180,7 +195,18 @@ void end_object(Object& object, StackId where);
 
 // The region with this lkey on the device of `context`, the last one to have it; nullptr: none had.
 Region* find_region(const ibv_context* context, uint32_t lkey);
-void enter_lkey(Region& region);
+// Enters its lkey and its memory, also when that has changed.
+void enter_region(Region& region);
+
+// Of all living regions of this process: bytes that a device pins.
+uint64_t pinned_bytes();
+
+// Was any of [begin, end) ever registered? Then requests may use it. Most memory never was.
+bool was_registered(uintptr_t begin, uintptr_t end);
+
+// The living region of this process that begins in [begin, end), or with `anywhere` one that shares bytes
+// with it. nullptr: there is none.
+const Region* find_region_at(uintptr_t begin, uintptr_t end, bool anywhere);
 
 // The living QP with this number whose completions go to `cq`. nullptr: there is none; then *destroyed, if
 // not null, is the last one that was.
@@ -191,6 +217,9 @@ const std::vector<Object*>& all_objects();
 
 // Is the process that made `object` another one (fork(2))?
 bool is_parents(const Object& object);
+
+// After fork(2), in the child.
+void enter_process();
 
 uint64_t next_serial();
 uint64_t last_serial();

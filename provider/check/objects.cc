@@ -8,11 +8,13 @@
 
 #include <algorithm>
 
+#include "check/forks.h"
 #include "check/kept_memory.h"
 #include "check/likeness.h"
 #include "check/memory_hooks.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/pinned.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -138,6 +140,11 @@ struct NewRegion {
   bool has_range;
 };
 
+std::string name_of(const Region& region) {
+  return text("MR with lkey 0x%x, [0x%llx, +%llu)", region.lkey,
+              static_cast<unsigned long long>(region.begin), static_cast<unsigned long long>(region.length));
+}
+
 ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack, const NewRegion& wanted,
                     const void* also = nullptr) {
   const int error = errno;
@@ -157,12 +164,12 @@ ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack
   region->lkey = mr->lkey;
   region->rkey = mr->rkey;
   region->pd = find_object(pd);
-  region->name =
-      text("MR with lkey 0x%x, [0x%llx, +%llu)", mr->lkey, static_cast<unsigned long long>(wanted.begin),
-           static_cast<unsigned long long>(wanted.length));
+  region->name = name_of(*region);
   if (region->pd != nullptr) region->uses.push_back(region->pd);
   if (const Object* const other = find_object(also); other != nullptr) region->uses.push_back(other);
-  enter_lkey(enter(std::move(region), mr, pd->context, stack));
+  Region& entered = enter(std::move(region), mr, pd->context, stack);
+  enter_region(entered);
+  check_pinned(entered);
   watch_memory();
   return mr;
 }
@@ -222,6 +229,8 @@ int rereg_mr(pabi_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int 
   if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
     region->begin = region->memory = reinterpret_cast<uintptr_t>(addr);
     region->length = length;
+    region->name = name_of(*region);
+    enter_region(*region);
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) region->access = access;
   if (const Object* const other = find_object(pd);
@@ -303,6 +312,7 @@ void free_context(ibv_context* context) {
 // What is not destroyed at exit. Runs as a destructor of the library, after the program's own functions of
 // atexit(3).
 __attribute__((destructor)) void report_leaks() {
+  report_child_changes();
   const Locked locked;
   for (Object* const object : all_objects()) {
     if (!object->alive || is_parents(*object)) continue;
@@ -330,6 +340,15 @@ bool is_usable(const void* handle, const char* verb, const Stack& stack) {
            text("%s: %s was made by process %d, before fork", verb, object->name.c_str(), object->process),
            {{"used here", keep_stack(stack)}, {"made here", object->created}});
   return true;
+}
+
+bool is_usable(const void* handle, const char* verb) {
+  {
+    const Locked locked;
+    const Object* const object = find_object(handle);
+    if (object == nullptr || (object->alive && !is_parents(*object))) return true;
+  }
+  return is_usable(handle, verb, capture_stack());
 }
 
 void report_refusal(const char* verb, int error, const Stack& stack) {

@@ -24,7 +24,7 @@ const verbena_check_provider& provider();
 void enter_device(ibv_context* context);
 
 // posting.cc, completions.cc: the functions in the structures of extended QPs and CQs.
-void check_builders(QueuePair& qp);
+void check_builders(ibv_qp* qp);
 void check_iterator(ibv_cq_ex* cq);
 
 // ---- for the operations ----
@@ -32,6 +32,9 @@ void check_iterator(ibv_cq_ex* cq);
 // May the program give `handle` to `verb`? Reports an object that was destroyed, or that is the parent's.
 // False: it must not be passed on. An object that the checker does not know may be used; null, too.
 bool is_usable(const void* handle, const char* verb, const Stack& stack);
+
+// The same for calls that are made often: the stack is captured only if there is something to report.
+bool is_usable(const void* handle, const char* verb);
 
 // Enters a new object of no special type; `name` is formatted. null `handle`: the call was refused, which is
 // reported. Takes the lock.
@@ -54,8 +57,14 @@ std::string take_reason();
 // one was.
 std::string missing_events(const Object& object, StackId* read);
 
+// The object that an asynchronous event is of; nullptr: a device or a port, or not known.
+Object* find_owner(const ibv_async_event& event);
+
 // What the log has said of a request that was posted in this thread: a datagram that nobody takes.
 void report_reason(const Stack& stack);
+
+// An MTU in bytes.
+inline uint32_t bytes_of(ibv_mtu mtu) { return 128u << mtu; }
 
 // Forgets the requests of `qp`, whose queues are empty now.
 void forget_requests(QueuePair& qp);

@@ -40,13 +40,22 @@ const StackBounds& own_stack() {
   return bounds;
 }
 
+constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
+
+uint64_t mix_word(uint64_t sum, const char* bytes) {
+  uint64_t word;
+  memcpy(&word, bytes, 8);
+  sum = (sum ^ word) * kFactor;
+  return sum ^ sum >> 32;
+}
+
+// Four sums beside each other, so that one multiplication does not wait for the other.
 uint64_t mix(uint64_t sum, const char* bytes, size_t length) {
-  for (; length >= 8; bytes += 8, length -= 8) {
-    uint64_t word;
-    memcpy(&word, bytes, 8);
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
-    sum ^= sum >> 32;
-  }
+  uint64_t sums[4] = {sum, ~sum, sum + kFactor, sum ^ kFactor};
+  for (; length >= 32; bytes += 32, length -= 32)
+    for (size_t i = 0; i < 4; ++i) sums[i] = mix_word(sums[i], bytes + 8 * i);
+  for (const uint64_t each : sums) sum = (sum ^ each) * kFactor;
+  for (; length >= 8; bytes += 8, length -= 8) sum = mix_word(sum, bytes);
   for (; length != 0; ++bytes, --length) sum = (sum ^ static_cast<unsigned char>(*bytes)) * 0x100000001b3u;
   return sum;
 }
@@ -113,58 +122,54 @@ bool has_returned(const Request& request, const Stack& stack) {
   return stack.depth < kStackDepth;  // else the frame may lie further out
 }
 
-bool overlaps_receive(const QueuePair& qp, const Request& request) {
-  return find_overlap(qp.receives.requests, request) != nullptr ||
-         (qp.srq != nullptr && find_overlap(qp.srq->receives.requests, request) != nullptr);
+// Do the two share bytes, through one region or two?
+bool share_memory(const ibv_context* context, const Request& one, const Request& other) {
+  for (const Range& range : one.ranges)
+    if (const uintptr_t begin = memory_of(context, range); begin != 0)
+      for (const Range& second : other.ranges)
+        if (const uintptr_t memory = memory_of(context, second);
+            memory != 0 && intersects(begin, begin + range.length, memory, second.length))
+          return true;
+  return false;
+}
+
+// May another request of `queue` write bytes of `request`?
+bool is_written_by(const std::deque<Request>& queue, const ibv_context* context, const Request& request) {
+  return std::any_of(queue.begin(), queue.end(), [&](const Request& other) {
+    return &other != &request && writes_memory(other.opcode) && share_memory(context, request, other);
+  });
+}
+
+bool is_written(const QueuePair& qp, const Request& request) {
+  return is_written_by(qp.sends, qp.context, request) ||
+         is_written_by(qp.receives.requests, qp.context, request) ||
+         (qp.srq != nullptr && is_written_by(qp.srq->receives.requests, qp.context, request));
 }
 
 }  // namespace
 
+const SendOperation* operation_of(int opcode) {
+  return opcode < 0 ? nullptr : find_send_operation(static_cast<ibv_wr_opcode>(opcode));
+}
+
 const char* kind_of(const Request& request) {
-  switch (request.opcode) {
-    case -1:
-      return "receive";
-    case IBV_WR_RDMA_WRITE:
-      return "RDMA WRITE";
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return "RDMA WRITE with immediate data";
-    case IBV_WR_RDMA_READ:
-      return "RDMA READ";
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return "compare-and-swap";
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return "fetch-and-add";
-    case IBV_WR_LOCAL_INV:
-      return "local invalidate";
-    case IBV_WR_BIND_MW:
-      return "bind";
-    case IBV_WR_SEND_WITH_IMM:
-      return "SEND with immediate data";
-    case IBV_WR_SEND_WITH_INV:
-      return "SEND with invalidate";
-    case IBV_WR_SEND:
-      return "SEND";
-    default:
-      return "request";
-  }
+  if (request.opcode == kReceive) return "receive";
+  const SendOperation* const operation = operation_of(request.opcode);
+  return operation != nullptr ? operation->name : "request";
 }
 
 bool reads_memory(int opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
-         opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  const SendOperation* const operation = operation_of(opcode);
+  return operation != nullptr && operation->sges == SgeUse::gather;
 }
 
 bool writes_memory(int opcode) {
-  return opcode == -1 || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-         opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  const SendOperation* const operation = operation_of(opcode);
+  return opcode == kReceive || (operation != nullptr && operation->sges == SgeUse::scatter);
 }
 
-bool is_flushing(QueuePair& qp) {
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  if (qp.type != IBV_QPT_XRC_RECV && below().query_qp(qp.qp, &attr, IBV_QP_STATE, &init) == 0)
-    return attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_RESET;
-  return qp.failed;
+bool is_flushing(const QueuePair& qp) {
+  return qp.type != IBV_QPT_XRC_RECV ? provider().is_flushing(qp.qp) : qp.failed;
 }
 
 const Request* find_use_of(const Region& region) {
@@ -183,6 +188,15 @@ const Request* find_use_of(uintptr_t begin, uintptr_t end) {
   });
 }
 
+bool may_be_written(uintptr_t begin, uintptr_t end) {
+  return find_request([&](const Request& request) {
+           return writes_memory(request.opcode) &&
+                  std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
+                    return intersects(begin, end, range.begin, range.length);
+                  });
+         }) != nullptr;
+}
+
 const Request* find_overlap(const std::deque<Request>& queue, const Request& request) {
   for (const Request& other : queue)
     for (const Range& range : other.ranges)
@@ -199,9 +213,30 @@ uintptr_t memory_of(const ibv_context* context, const Range& range) {
   return region->memory + (range.begin - region->begin);
 }
 
-void take_sum(const ibv_context* context, Request& request) {
+void take_sum(const QueuePair& qp, Request& request) {
   if (!is_enabled(rule("send-buffer-changed")) || !reads_memory(request.opcode)) return;
-  request.has_sum = sum_of(context, request, &request.sum);
+  request.has_sum =
+      !is_written_by(qp.sends, qp.context, request) && sum_of(qp.context, request, &request.sum);
+}
+
+void forget_sums(QueuePair& qp, const Request& receive) {
+  const auto forget = [&](QueuePair& one) {
+    for (Request& send : one.sends)
+      if (send.has_sum && share_memory(qp.context, send, receive)) send.has_sum = false;
+  };
+  if (qp.srq == nullptr) return forget(qp);
+  for (QueuePair* const one : qp.srq->queue_pairs) forget(*one);
+}
+
+void learn_stack() { own_stack(); }
+
+bool is_on_stack(uintptr_t begin, uint64_t length) {
+  return intersects(own_stack().low, own_stack().high, begin, length);
+}
+
+bool sum_of_memory(uintptr_t begin, uint64_t length, uint64_t* sum) {
+  *sum = 0;
+  return add_memory(*sum, begin, length);
 }
 
 int this_thread() {
@@ -231,8 +266,7 @@ void note_thread(const ibv_context* context, Request& request, const Stack& post
 
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling) {
   uint64_t sum = 0;
-  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum &&
-      !overlaps_receive(qp, request))
+  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum && !is_written(qp, request))
     report(rule("send-buffer-changed"),
            text("%s: the bytes of a %s with wr_id 0x%llx are not those that were posted", qp.name.c_str(),
                 kind_of(request), static_cast<unsigned long long>(request.wr_id)),

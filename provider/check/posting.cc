@@ -8,6 +8,9 @@
 #include "check/next_function.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/patterns.h"
+#include "check/peers.h"
+#include "check/protection.h"
 #include "check/request_rules.h"
 #include "findings/families.h"
 
@@ -50,15 +53,44 @@ Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const S
     request.ranges.clear();  // the bytes are taken by the call
   } else {
     note_thread(qp.context, request, stack);
-    take_sum(qp.context, request);
+    take_sum(qp, request);
+    unprotect_buffers(qp.context, request);
+    protect_buffers(qp, request);
   }
   return request;
 }
 
-// Enters the list, and returns the serial before the first one.
-uint64_t enter_sends(QueuePair& qp, const ibv_send_wr* list, const Stack& stack) {
+// The serials of a list that was entered: those of other threads may come before and after them.
+struct Entered {
+  uint64_t before = 0;  // the serial before the first one
+  uint64_t count = 0;
+};
+
+// Removes what `entered` has in `queue`, but for the first `posted`. Calls `removed(request)` for each.
+template <typename Removed>
+void take_back(std::deque<Request>& queue, const Entered& entered, uint64_t posted, Removed removed) {
+  std::erase_if(queue, [&](const Request& request) {
+    if (request.serial <= entered.before + posted || request.serial > entered.before + entered.count)
+      return false;
+    end_protection(request.serial);
+    removed(request);
+    return true;
+  });
+}
+
+// The number of requests of the list before `bad`, which is one of them.
+template <typename Wr>
+uint64_t count_before(const Wr* list, const Wr* bad, const Entered& entered) {
+  uint64_t count = 0;
+  for (const Wr* wr = list; wr != nullptr && wr != bad && count < entered.count; wr = wr->next) ++count;
+  return count;
+}
+
+Entered enter_sends(QueuePair& qp, const ibv_send_wr* list, const std::optional<PeerAttributes>& peer,
+                    const Stack& stack) {
   const StackId posted = keep_stack(stack);
-  const uint64_t before = last_serial();
+  if (peer) compare_ends(qp, *peer, posted);
+  const uint64_t before = last_serial();  // the lock is held: the list's serials follow one another
   if (qp.sends_posted == 0 && qp.send_cq != nullptr) qp.polls_at_first_send = qp.send_cq->polls;
   qp.last_send = posted;
   if (qp.accepted != 0)
@@ -71,35 +103,37 @@ uint64_t enter_sends(QueuePair& qp, const ibv_send_wr* list, const Stack& stack)
   }
   qp.sends_posted += count;
   if (qp.send_cq != nullptr) check_room(*qp.send_cq, posted);
-  return before;
+  return {before, count};
 }
 
 // The list was posted up to `bad`, not including it; null: nothing of it.
-void take_back_sends(QueuePair& qp, const ibv_send_wr* list, const ibv_send_wr* bad, uint64_t before,
+void take_back_sends(QueuePair& qp, const ibv_send_wr* list, const ibv_send_wr* bad, const Entered& entered,
                      int error, const Stack& stack) {
-  uint64_t posted = 0;
-  for (const ibv_send_wr* wr = list; wr != nullptr && wr != bad && bad != nullptr; wr = wr->next) ++posted;
-  while (!qp.sends.empty() && qp.sends.back().serial > before + posted) {
-    if (qp.send_cq != nullptr && qp.sends.back().signaled) --qp.send_cq->expected;
-    qp.sends.pop_back();
+  const uint64_t posted = bad != nullptr ? count_before(list, bad, entered) : 0;
+  take_back(qp.sends, entered, posted, [&](const Request& request) {
+    if (qp.send_cq != nullptr && request.signaled) --qp.send_cq->expected;
     --qp.sends_posted;
-  }
+  });
   explain_refused_send(qp, bad != nullptr ? *bad : *list, error, keep_stack(stack));
 }
 
 bool has_atomic(const ibv_send_wr* list) {
   for (const ibv_send_wr* wr = list; wr != nullptr; wr = wr->next)
-    if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return true;
+    if (const SendOperation* const operation = operation_of(static_cast<int>(wr->opcode));
+        operation != nullptr && operation->atomic)
+      return true;
   return false;
 }
 
 int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_send", stack)) return *bad_wr = wr, EINVAL;
-  uint64_t before = 0;
+  const std::optional<PeerAttributes> peer = find_new_peer(ibv);
+  Entered entered;
   {
     const Locked locked;
-    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) before = enter_sends(*qp, wr, stack);
+    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) entered = enter_sends(*qp, wr, peer, stack);
   }
   take_reason();
   const int error = below().post_send(ibv, wr, bad_wr);
@@ -110,7 +144,7 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   }
   const Locked locked;
   if (auto* const qp = find<QueuePair>(ibv); qp != nullptr)
-    take_back_sends(*qp, wr, *bad_wr, before, error, stack);
+    take_back_sends(*qp, wr, *bad_wr, entered, error, stack);
   return error;
 }
 
@@ -118,30 +152,34 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
 
 int wr_complete(ibv_qp_ex* ex) {
   const Stack stack = capture_stack();
+  learn_stack();
   ibv_qp* const ibv = &ex->qp_base;
   if (!is_usable(ibv, "ibv_wr_complete", stack)) return EINVAL;
   const ibv_send_wr* const list = provider().open_batch(ex);
-  uint64_t before = 0;
+  const std::optional<PeerAttributes> peer = find_new_peer(ibv);
+  Entered entered;
   int (*complete)(ibv_qp_ex*) = nullptr;
   {
     const Locked locked;
     auto* const qp = find<QueuePair>(ibv);
     complete = qp->wr_complete;
-    if (list != nullptr) before = enter_sends(*qp, list, stack);
+    if (list != nullptr) entered = enter_sends(*qp, list, peer, stack);
   }
+  take_reason();
   const int error = complete(ex);
   if (error == 0) return report_reason(stack), 0;
   const Locked locked;
-  if (list != nullptr) take_back_sends(*find<QueuePair>(ibv), list, nullptr, before, error, stack);
+  if (list != nullptr) take_back_sends(*find<QueuePair>(ibv), list, nullptr, entered, error, stack);
   return error;
 }
 
 // ---- receive queues ----
 
 // `destination` is the QP, or null for an SRQ.
-void enter_receives(ReceiveQueue& queue, const Object& owner, const Object* pd, const QueuePair* qp,
-                    const ibv_recv_wr* list, const Stack& stack) {
+Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* pd, const QueuePair* qp,
+                       const ibv_recv_wr* list, const Stack& stack) {
   const StackId posted = keep_stack(stack);
+  const uint64_t before = last_serial();
   unsigned count = 0;
   for (const ibv_recv_wr* wr = list; wr != nullptr && count < kLongestList; wr = wr->next, ++count) {
     Request request;
@@ -152,32 +190,32 @@ void enter_receives(ReceiveQueue& queue, const Object& owner, const Object* pd, 
     request.bytes = total(request.ranges);
     check_receive_rules(queue, owner, pd, qp, *wr, request);
     note_thread(owner.context, request, stack);
+    unprotect_buffers(owner.context, request);
+    fill_pattern(owner.context, request);
     queue.requests.push_back(std::move(request));
   }
+  return {before, count};
 }
 
 uint64_t take_back_receives(ReceiveQueue& queue, const ibv_recv_wr* list, const ibv_recv_wr* bad,
-                            uint64_t before) {
-  uint64_t posted = 0, taken_back = 0;
-  for (const ibv_recv_wr* wr = list; wr != nullptr && wr != bad; wr = wr->next) ++posted;
-  for (; !queue.requests.empty() && queue.requests.back().serial > before + posted; ++taken_back)
-    queue.requests.pop_back();
+                            const Entered& entered) {
+  uint64_t taken_back = 0;
+  take_back(queue.requests, entered, count_before(list, bad, entered), [&](const Request&) { ++taken_back; });
   return taken_back;
 }
 
 int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_recv", stack)) return *bad_wr = wr, EINVAL;
-  uint64_t before = 0;
+  Entered entered;
   {
     const Locked locked;
     if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) {
-      before = last_serial();
-      enter_receives(qp->receives, *qp, qp->pd, qp, wr, stack);
-      const uint64_t count = last_serial() - before;
-      qp->receives_posted += count;
+      entered = enter_receives(qp->receives, *qp, qp->pd, qp, wr, stack);
+      qp->receives_posted += entered.count;
       if (qp->recv_cq != nullptr) {
-        qp->recv_cq->expected += static_cast<int64_t>(count);
+        qp->recv_cq->expected += static_cast<int64_t>(entered.count);
         check_room(*qp->recv_cq, keep_stack(stack));
       }
     }
@@ -187,7 +225,7 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Locked locked;
   auto* const qp = find<QueuePair>(ibv);
   if (qp == nullptr) return error;
-  const uint64_t count = take_back_receives(qp->receives, wr, *bad_wr, before);
+  const uint64_t count = take_back_receives(qp->receives, wr, *bad_wr, entered);
   qp->receives_posted -= count;
   if (qp->recv_cq != nullptr) qp->recv_cq->expected -= static_cast<int64_t>(count);
   explain_refused_receive(*qp, qp, qp->receives, **bad_wr, error, keep_stack(stack));
@@ -196,13 +234,13 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 
 int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Stack stack = capture_stack();
+  learn_stack();
   if (!is_usable(ibv, "ibv_post_srq_recv", stack)) return *bad_wr = wr, EINVAL;
-  uint64_t before = 0;
+  Entered entered;
   {
     const Locked locked;
     if (auto* const srq = find<SharedQueue>(ibv); srq != nullptr) {
-      before = last_serial();
-      enter_receives(srq->receives, *srq, srq->pd, nullptr, wr, stack);
+      entered = enter_receives(srq->receives, *srq, srq->pd, nullptr, wr, stack);
     }
   }
   const int error = below().post_srq_recv(ibv, wr, bad_wr);
@@ -210,18 +248,19 @@ int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Locked locked;
   auto* const srq = find<SharedQueue>(ibv);
   if (srq == nullptr) return error;
-  take_back_receives(srq->receives, wr, *bad_wr, before);
+  take_back_receives(srq->receives, wr, *bad_wr, entered);
   explain_refused_receive(*srq, nullptr, srq->receives, **bad_wr, error, keep_stack(stack));
   return error;
 }
 
 }  // namespace
 
-void check_builders(QueuePair& qp) {
+void check_builders(ibv_qp* ibv) {
   // Looked up when it is needed: programs that do not use libibverbs load this library as well.
-  ibv_qp_ex* const ex = next_function<ibv_qp_ex*(ibv_qp*)>("ibv_qp_to_qp_ex")(qp.qp);
+  ibv_qp_ex* const ex = next_function<ibv_qp_ex*(ibv_qp*)>("ibv_qp_to_qp_ex")(ibv);
   if (ex == nullptr) return;
-  qp.wr_complete = ex->wr_complete;
+  const Locked locked;
+  find<QueuePair>(ibv)->wr_complete = ex->wr_complete;
   ex->wr_complete = wr_complete;
 }
 

@@ -8,6 +8,8 @@
 #include "check/likeness.h"
 #include "check/operations.h"
 #include "check/outstanding.h"
+#include "check/protection.h"
+#include "check/watch.h"
 #include "findings/families.h"
 
 namespace verbena::check {
@@ -88,9 +90,15 @@ int resize_cq(ibv_cq* cq, int cqe) {
 }
 
 int destroy_cq(ibv_cq* cq) {
-  return destroy_object(cq, "ibv_destroy_cq", capture_stack(), [](const void* handle) {
+  const Stack stack = capture_stack();
+  CompletionQueue* const known = begin_destroying(cq);
+  const int error = destroy_object(cq, "ibv_destroy_cq", stack, [](const void* handle) {
     return below().destroy_cq(static_cast<ibv_cq*>(const_cast<void*>(handle)));
   });
+  if (error == 0 || known == nullptr) return error;
+  const Locked locked;
+  known->ending = false;
+  return error;
 }
 
 // ---- shared receive queues ----
@@ -188,7 +196,8 @@ ibv_qp* made_qp(ibv_qp* qp, ibv_context* context, const NewQp& wanted, const cha
       use(*object, object->send_cq);
       use(*object, object->recv_cq);
       use(*object, object->srq);
-      enter(std::move(object), qp, context, stack);
+      QueuePair& entered = enter(std::move(object), qp, context, stack);
+      if (entered.srq != nullptr) entered.srq->queue_pairs.push_back(&entered);
     }
   }
   errno = error;
@@ -223,10 +232,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   made_qp(qp, context,
           {pd, attr->send_cq, attr->recv_cq, attr->srq, attr->qp_type, attr->cap, attr->sq_sig_all != 0},
           "ibv_create_qp_ex", stack);
-  if (qp != nullptr && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) {
-    const Locked locked;
-    check_builders(*find<QueuePair>(qp));
-  }
+  if (qp != nullptr && (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0) check_builders(qp);
   return qp;
 }
 
@@ -274,6 +280,7 @@ int destroy_qp(ibv_qp* qp) {
     known->send_cq->polls_for_left = 0;
   }
   forget_requests(*known);
+  if (known->srq != nullptr) std::erase(known->srq->queue_pairs, known);
   return error;
 }
 
@@ -312,6 +319,7 @@ void forget_requests(QueuePair& qp) {
   if (qp.send_cq != nullptr)
     for (const Request& request : qp.sends) qp.send_cq->expected -= request.signaled ? 1 : 0;
   if (qp.recv_cq != nullptr) qp.recv_cq->expected -= static_cast<int64_t>(qp.receives.requests.size());
+  for (const Request& request : qp.sends) end_protection(request.serial);
   qp.sends.clear();
   qp.receives.requests.clear();
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -144,7 +145,26 @@ Locked::Locked() {
   pthread_mutex_lock(&lock);
 }
 
+Locked::Locked(bool* got) {
+  constexpr long kPatience = 100'000'000;  // ns
+  ++inside;
+  got_ = pthread_mutex_trylock(&lock) == 0;
+  if (!got_) {
+    timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += kPatience;
+    until.tv_sec += until.tv_nsec / 1'000'000'000;
+    until.tv_nsec %= 1'000'000'000;
+    got_ = pthread_mutex_timedlock(&lock, &until) == 0;
+  }
+  *got = got_;
+}
+
 Locked::~Locked() {
+  if (!got_) {
+    --inside;
+    return;
+  }
   const int error = errno;
   std::vector<Line> lines;
   lines.swap(pending());
@@ -159,7 +179,13 @@ bool is_inside() { return inside != 0; }
 Inside::Inside() { ++inside; }
 Inside::~Inside() { --inside; }
 
-void lock_for_fork() { pthread_mutex_lock(&lock); }
-void unlock_after_fork() { pthread_mutex_unlock(&lock); }
+void lock_for_fork() {
+  ++inside;
+  pthread_mutex_lock(&lock);
+}
+void unlock_after_fork() {
+  pthread_mutex_unlock(&lock);
+  --inside;
+}
 
 }  // namespace verbena::check

@@ -30,13 +30,21 @@ void retract_leak(uint64_t number);
 // Is the rule reported? An id of VERBENA_CHECK_DISABLE is not, one of VERBENA_CHECK_ENABLE is.
 bool is_enabled(const findings::Rule& rule);
 
-// The model's lock. What is reported while it is held is written after its release. Not recursive.
+// The model's lock. What is reported while it is held is written after its release. Not recursive. No other
+// lock is taken while it is held, except the allocator's: free(3) and munmap(2) take it, and they are called
+// under locks of the program, of its libraries and of the adapter.
 class Locked {
  public:
   Locked();
+  // Waits for at most a tenth of a second: for those whose caller may hold a lock that the holder waits for,
+  // as an allocator that unmaps memory. Then *got is false, and the model must be left alone.
+  explicit Locked(bool* got);
   ~Locked();
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
+
+ private:
+  bool got_ = true;
 };
 
 // Is this thread in the checker, so that free(3) and its like are the checker's own?
@@ -51,7 +59,8 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 };
 
-// Called around fork(2), so that the child does not inherit a held lock.
+// Called around fork(2), so that the child does not inherit a held lock. In between this thread is in the
+// checker: handlers of other libraries run (pthread_atfork(3)), and may free memory.
 void lock_for_fork();
 void unlock_after_fork();
 

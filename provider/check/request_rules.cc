@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/request_rules.h"
 
+#include <endian.h>
 #include <errno.h>
 
 #include <algorithm>
@@ -79,10 +80,6 @@ void note_reuse(const std::deque<Request>& queue, const Object& owner, const Req
            {{"posted here", request.posted}, {"and before here", same->posted}});
 }
 
-bool is_atomic(int opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 void check_datagram(const QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   const Call posted = {"posted here", request.posted};
   const std::string where = place_of(qp, request);
@@ -98,20 +95,22 @@ void check_datagram(const QueuePair& qp, const ibv_send_wr& wr, Request& request
           where + ": " + ah->name + " is of " + ah->uses.front()->name + ", the queue pair of " + qp.pd->name,
           {posted, {"made here", ah->created}});
   }
-  if (qp.mtu != 0 && request.bytes > qp.mtu)
+  if (qp.mtu != 0 && request.bytes > qp.mtu && request.opcode != IBV_WR_TSO)  // the device cuts that
     accuse(request, rule("ud-message-length"),
            where + text(": %llu bytes, the MTU is %u", Wide{request.bytes}, qp.mtu), {posted});
 }
 
+// Numbers below 2^16 that were not converted: in network order those would end in 16 bits of 0.
+bool looks_like_host_order(__be32 data) {
+  constexpr uint32_t kSmall = 1u << 16;
+  return htobe32(1) != 1 && data != 0 && data < kSmall;
+}
+
+// Of opcodes that are none, the device says what is wrong.
 bool has_operation(ibv_qp_type type, int opcode) {
-  switch (type) {
-    case IBV_QPT_UD:
-      return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
-    case IBV_QPT_UC:
-      return opcode != IBV_WR_RDMA_READ && !is_atomic(opcode);
-    default:
-      return true;
-  }
+  const SendOperation* const operation = operation_of(opcode);
+  const auto number = static_cast<unsigned>(type);
+  return operation == nullptr || (number < 32 && (operation->qp_types >> number & 1) != 0);
 }
 
 }  // namespace
@@ -122,16 +121,25 @@ void check_send_rules(QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   note_reuse(qp.sends, qp, request);
   if (qp.type == IBV_QPT_UD && has_operation(qp.type, request.opcode)) check_datagram(qp, wr, request);
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) check_ranges(qp, qp.pd, request);
-  if (is_atomic(request.opcode)) {
+  const SendOperation* const operation = operation_of(request.opcode);
+  if (operation != nullptr && operation->atomic) {
     if (wr.wr.atomic.remote_addr % 8 != 0)
       accuse(request, rule("atomic-alignment"),
              where + text(": remote_addr 0x%llx", Wide{wr.wr.atomic.remote_addr}), {posted});
     if (request.bytes != 8)
       accuse(request, rule("atomic-length"), where + text(": %llu bytes", Wide{request.bytes}), {posted});
   }
-  if ((is_atomic(request.opcode) || request.opcode == IBV_WR_RDMA_READ) && qp.knows_rd_atomic &&
-      qp.max_rd_atomic == 0 && qp.state == IBV_QPS_RTS)
+  if (operation != nullptr && operation->awaits_response && qp.knows_rd_atomic && qp.max_rd_atomic == 0 &&
+      qp.state == IBV_QPS_RTS)
     accuse(request, rule("rd-atomic-zero"), where, {posted, {"modified to RTS here", qp.modified}});
+  else if (operation != nullptr && operation->awaits_response && qp.peer_rd_atomic > 0 &&
+           qp.max_rd_atomic > qp.peer_rd_atomic)
+    report(rule("rd-atomic-exceeds"),
+           where + text(": max_rd_atomic is %u here, max_dest_rd_atomic %d at the other end",
+                        qp.max_rd_atomic, qp.peer_rd_atomic),
+           {posted, {"modified to RTS here", qp.modified}});
+  if (operation != nullptr && operation->carries_immediate && looks_like_host_order(wr.imm_data))
+    report(rule("imm-host-order"), where + text(": imm_data 0x%08x", wr.imm_data), {posted});
   constexpr uint64_t kLongest = 1u << 31;  // IBTA vol. 1, 9.7.4.1.6: no device takes more
   if (qp.type != IBV_QPT_UD && request.bytes > kLongest)
     accuse(request, rule("message-length"), where + text(": %llu bytes", Wide{request.bytes}), {posted});
@@ -187,8 +195,7 @@ void explain_refused_send(const QueuePair& qp, const ibv_send_wr& wr, int error,
   if (qp.state == IBV_QPS_RESET || qp.state == IBV_QPS_INIT)
     return report(rule("send-state"), where + text(": the state is %s", name_of_state(qp.state)),
                   {posted, {"made here", qp.created}});
-  if (is_inline && (opcode == IBV_WR_RDMA_READ || is_atomic(opcode)))
-    return report(rule("inline-opcode"), where, {posted});
+  if (is_inline && writes_memory(opcode)) return report(rule("inline-opcode"), where, {posted});
   if (is_inline && bytes > qp.cap.max_inline_data)
     return report(rule("inline-limit"),
                   where + text(": %llu bytes, max_inline_data %u", Wide{bytes}, qp.cap.max_inline_data),

@@ -16,8 +16,6 @@ std::string names_of(int bits) {
   return names;
 }
 
-uint32_t bytes_of(ibv_mtu mtu) { return 128u << mtu; }
-
 void explain(const QueuePair& qp, const ibv_qp_attr& attr, int mask, int error, const Stack& stack) {
   std::string reason = take_reason();
   const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : qp.state;
@@ -38,23 +36,28 @@ void explain(const QueuePair& qp, const ibv_qp_attr& attr, int mask, int error, 
   report(rule("call-refused"), reason.empty() ? step : reason, {called});
 }
 
-void note(QueuePair& qp, const ibv_qp_attr& attr, int mask, const Stack& stack) {
+// Of a port, in bytes. 0: not known.
+uint32_t mtu_of(ibv_context* context, uint8_t number) {
+  ibv_port_attr port = {};
+  return below().query_port(context, number, &port) == 0 ? bytes_of(port.active_mtu) : 0;
+}
+
+// `port_mtu`: of the port that it is bound to now, in bytes, or 0.
+void note(QueuePair& qp, const ibv_qp_attr& attr, int mask, uint32_t port_mtu, const Stack& stack) {
   const StackId here = keep_stack(stack);
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) {
     qp.max_rd_atomic = attr.max_rd_atomic;
     qp.knows_rd_atomic = true;
   }
   if ((mask & IBV_QP_PATH_MTU) != 0) qp.mtu = bytes_of(attr.path_mtu);
-  if (qp.type == IBV_QPT_UD && (mask & IBV_QP_PORT) != 0) {
-    ibv_port_attr port = {};
-    if (below().query_port(qp.qp->context, attr.port_num, &port) == 0) qp.mtu = bytes_of(port.active_mtu);
-  }
+  if (port_mtu != 0) qp.mtu = port_mtu;
   if ((mask & IBV_QP_TIMEOUT) != 0 && attr.timeout == 0 && qp.type == IBV_QPT_RC)
     report(rule("timeout-endless"), qp.name, {{"modified here", here}});
   if ((mask & IBV_QP_STATE) == 0) return;
   qp.state = attr.qp_state;
   qp.modified = here;
   qp.failed = false;
+  qp.compared = qp.compared && attr.qp_state == IBV_QPS_RTS;
   if (attr.qp_state == IBV_QPS_RTR) qp.got_ready = true;
   if (attr.qp_state == IBV_QPS_RESET) {
     qp.knows_rd_atomic = false;
@@ -67,13 +70,15 @@ int modify_qp(ibv_qp* ibv, ibv_qp_attr* attr, int mask) {
   if (!is_usable(ibv, "ibv_modify_qp", stack)) return errno = EINVAL;
   const int error = below().modify_qp(ibv, attr, mask);
   const int before = errno;
+  const bool finds_port = error == 0 && ibv->qp_type == IBV_QPT_UD && (mask & IBV_QP_PORT) != 0;
+  const uint32_t port_mtu = finds_port ? mtu_of(ibv->context, attr->port_num) : 0;
   {
     const Locked locked;
     if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) {
       if (error != 0)
         explain(*qp, *attr, mask, error, stack);
       else
-        note(*qp, *attr, mask, stack);
+        note(*qp, *attr, mask, port_mtu, stack);
     }
   }
   errno = before;

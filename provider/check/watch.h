@@ -8,6 +8,11 @@
 
 namespace verbena::check {
 
+// The completion queue with this handle is going to be destroyed: from now on it is not looked at. Waits
+// until it is not, without the lock. nullptr: there is none, or it was destroyed. If it exists afterwards,
+// the caller takes CompletionQueue::ending back.
+CompletionQueue* begin_destroying(const void* handle);
+
 // While one lives, this thread waits for an event of `channel`.
 class Waiting {
  public:

@@ -15,6 +15,9 @@ namespace {
 
 uint32_t waiting(ibv_cq* cq) { return count_completions(to_cq(cq)->emulated); }
 bool overrun(ibv_cq* cq) { return has_overrun(to_cq(cq)->emulated); }
+bool flushing(ibv_qp* qp) { return is_flushing(to_qp(qp)->emulated); }
+uint32_t rnr_naks(ibv_qp* qp) { return count_rnr_naks(to_qp(qp)->emulated); }
+bool peer(ibv_qp* qp, PeerAttributes* out) { return find_peer_attributes(to_qp(qp)->emulated, out); }
 
 const verbena_check_layer* layer(const rdma_core::ContextOps& own) {
   static const verbena_check_layer* const attached = [&own]() -> const verbena_check_layer* {
@@ -24,6 +27,9 @@ const verbena_check_layer* layer(const rdma_core::ContextOps& own) {
                                              .current = current_completion,
                                              .waiting = waiting,
                                              .has_overrun = overrun,
+                                             .is_flushing = flushing,
+                                             .rnr_naks = rnr_naks,
+                                             .find_peer = peer,
                                              .listen = set_log_listener};
     return attach != nullptr ? attach(&provider) : nullptr;
   }();

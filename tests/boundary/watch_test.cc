@@ -39,7 +39,7 @@ class Watched : public ::testing::Test {
     ASSERT_NE(watch_, nullptr);
     static const verbena_boundary_watcher kWatcher = {
         take_action, [] { ++masks; }, [](uint64_t address, uint64_t) { changes.push_back(address); },
-        [] { ++changed; }, [](uint64_t address, uint64_t) { leaves.push_back(address); }};
+        [](uint64_t, uint64_t) { ++changed; }, [](uint64_t address, uint64_t) { leaves.push_back(address); }};
     watch_(&kWatcher);
     told = {};
     calls = masks = changed = 0;

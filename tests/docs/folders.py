@@ -14,7 +14,8 @@ root = pathlib.Path(sys.argv[1])
 STARTS = {"emulator": ["emulator"], "provider": ["provider", "emulator"], "conformance": ["conformance"]}
 # What the provider may know of the emulator: its interface, not its inside.
 INTERFACE = {"emulator/insight.h", "emulator/observe/log_listener.h", "emulator/findings/families.h", "emulator/findings/rules.h", "emulator/findings/variables.h",  # of the checker
-             "emulator/engine/rules/qp_state_table.h", "emulator/engine/rules/vendor_error.h",  # pure tables, for it
+             "emulator/engine/rules/qp_state_table.h", "emulator/engine/rules/send_rules.h",
+             "emulator/engine/rules/vendor_error.h",  # pure tables, for it
              "emulator/emulator.h", "emulator/sigbus.h", "emulator/program_memory.h", "emulator/no_cancellation.h", "emulator/own_thread.h", "emulator/cm/cm.h",
              "emulator/observe/log.h", "emulator/survey/counters.h", "emulator/survey/devices.h", "emulator/survey/snapshot.h"}
 

@@ -31,7 +31,7 @@ struct Ends final : RequesterHost, ResponderHost {
     return input.byte() != 0xfe;
   }
   bool atomic_result(uint64_t number, uint64_t) override {
-    require(posted.at(number).kind >= Kind::kCompareSwap, "the result is that of an atomic");
+    require(brings_value(posted.at(number).kind), "the result is that of an atomic");
     return true;
   }
   void completed(uint64_t number) override {
@@ -58,7 +58,8 @@ struct Ends final : RequesterHost, ResponderHost {
     require(uint64_t{offset} + to.size() <= read.length, "a READ stays within its length");
     return static_cast<Verdict>(input.below(24) < 22 ? 0 : 3);
   }
-  Verdict change(const ArrivedPiece&, uint64_t* before) override {
+  Verdict change(const ArrivedPiece& atomic, uint64_t* before) override {
+    require(atomic.kind != Kind::kAtomicWrite || atomic.bytes.size() == 8, "an ATOMIC WRITE has 8 bytes");
     *before = 1;
     return Verdict::kDone;
   }
@@ -74,7 +75,7 @@ struct Ends final : RequesterHost, ResponderHost {
 };
 
 void send_all(RequesterMachine& requester, ResponderMachine& responder, int64_t now) {
-  OutgoingPacket out;
+  OwnedOutgoingPacket out;
   uint8_t bytes[roce::kMaxPacket];
   int count = 0;
   const auto check = [&] {
@@ -111,7 +112,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (what % 4 == 0) {
       PacketRequest request;
       request.number = ends.posted.size();
-      request.kind = static_cast<Kind>(input.below(connection.reliable ? 5 : 2));
+      request.kind = static_cast<Kind>(input.below(connection.reliable ? 6 : 2));
       request.length = request.kind >= Kind::kCompareSwap ? 8 : input.take<uint16_t>() % 8192;
       request.fenced = (what & 4) != 0;
       request.has_immediate = !brings_response(request.kind) && (what & 8) != 0;
@@ -119,6 +120,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } else if (what % 16 == 1) {
       now += input.take<uint16_t>();
       requester.on_timer(now);
+      if ((what & 32) != 0) requester.on_congestion(now);
+      if ((what & 64) != 0) responder.on_mark(now);
     } else {
       roce::Packet packet;
       packet.bth.opcode = input.byte();

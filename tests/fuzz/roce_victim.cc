@@ -81,13 +81,14 @@ class Attacker {
     const size_t size = roce::write(packet, bytes);
     if (size == 0) return;
     if (input.below(16) == 0) bytes[input.take<uint16_t>() % size] ^= input.byte();
-    socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
+    const udp::IpFields fields{input.below(8) == 0 ? udp::kCongestionExperienced : udp::kEcnCapable};
+    socket_.send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
   }
 
   void send_noise(Input& input) {
     std::array<uint8_t, 300> bytes;
     input.take(bytes.data(), bytes.size());
-    socket_.send({loopback(kVictim), udp::kRocePort}, std::span(bytes).first(16 + input.byte()));
+    socket_.send({loopback(kVictim), udp::kRocePort}, {}, std::span(bytes).first(16 + input.byte()));
   }
 
   void send_to_connection(Victim& victim, Input& input) {
@@ -103,7 +104,7 @@ class Attacker {
         PacketType::kReadRequest,      PacketType::kCompareSwap,        PacketType::kFetchAdd,
         PacketType::kAcknowledge,      PacketType::kAcknowledge,        PacketType::kAtomicAcknowledge,
         PacketType::kReadResponseOnly, PacketType::kReadResponseFirst,  PacketType::kReadResponseMiddle,
-        PacketType::kReadResponseLast};
+        PacketType::kReadResponseLast, PacketType::kAtomicWrite};
     const PacketType type = kTypes[input.below(std::size(kTypes))];
     const bool is_extended = queue.type == IBV_QPT_XRC_RECV || queue.type == IBV_QPT_XRC_SEND;
     const auto transport = queue.type == IBV_QPT_UC ? TransportKind::kUc
@@ -136,7 +137,11 @@ class Attacker {
     packet.aeth = {input.below(2) == 0 ? roce::ack_syndrome() : input.byte(), input.byte()};
     packet.immediate = {input.take<uint32_t>()};
     packet.invalidate = {input.below(2) == 0 ? victim.window_key : input.take<uint32_t>()};
-    const size_t size = !info->has_payload ? 0 : !info->ends ? 1024u : input.take<uint16_t>() % 1025u;
+    size_t size = !info->has_payload ? 0 : !info->ends ? 1024u : input.take<uint16_t>() % 1025u;
+    if (info->operation == roce::Operation::kAtomicWrite && input.below(8) != 0) {
+      size = 8;
+      packet.reth = {address & ~uint64_t{7}, rkey, 8};
+    }
     payload_.assign(size, input.byte());
     packet.payload = payload_;
     if (info->operation == roce::Operation::kWrite && info->ends && info->begins)

@@ -221,7 +221,7 @@ int run(const char* own, const char* peer_address) {
   char word;
   hear(peer, &word, 1);  // it is ready to receive
 
-  OutgoingPacket out;
+  OwnedOutgoingPacket out;
   uint64_t damaged = 0;
   bool peer_is_done = false, told = false;
   const int64_t last = now_ns() + 120'000'000'000;

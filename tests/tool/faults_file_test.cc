@@ -26,12 +26,13 @@ class FaultsFile : public CommandTest {
     std::ofstream(file) << text;
     return file;
   }
-  std::string problem_of(const std::string& text) const {
+  std::string problem_of(const std::string& text) {
     faults::Plan plan;
     std::string problem;
-    EXPECT_FALSE(read_faults(write(text), &plan, &problem)) << text;
+    EXPECT_FALSE(read_faults(write(text), &plan, &schedule_, &problem)) << text;
     return problem;
   }
+  tool::Schedule schedule_;
 };
 
 TEST_F(FaultsFile, IsAPlan) {
@@ -53,12 +54,21 @@ TEST_F(FaultsFile, IsAPlan) {
                                 "until = \"1.5s\"\n"
                                 "[[fault]]\n"
                                 "what = \"refuse\"\n"
-                                "object = \"MR\"\n"),
-                          &plan, &problem))
+                                "object = \"MR\"\n"
+                                "[[fault]]\n"
+                                "what = \"lose_ack\"\n"
+                                "opcode = \"SEND\"\n"
+                                "[[fault]]\n"
+                                "what = \"shuffle\"\n"
+                                "[[fault]]\n"
+                                "what = \"late\"\n"
+                                "cq = 1\n"
+                                "time = \"10us\"\n"),
+                          &plan, &schedule_, &problem))
       << problem;
   EXPECT_EQ(plan.seed, 7u);
   EXPECT_EQ(plan.link, (faults::Link{25'000'000'000, 2'000}));
-  ASSERT_EQ(plan.rules.size(), 3u);
+  ASSERT_EQ(plan.rules.size(), 6u);
   EXPECT_EQ(plan.rules[0].object, 3u);
   EXPECT_EQ(plan.rules[0].opcode, static_cast<uint32_t>(IBV_WR_RDMA_WRITE));
   EXPECT_EQ(plan.rules[0].nth, 100u);
@@ -69,6 +79,9 @@ TEST_F(FaultsFile, IsAPlan) {
   EXPECT_EQ(plan.rules[1].from_ns, 10'000'000u);
   EXPECT_EQ(plan.rules[1].until_ns, 1'500'000'000u);
   EXPECT_EQ(plan.rules[2].object, static_cast<uint32_t>(Counted::kMrs));
+  EXPECT_EQ(plan.rules[3].what, faults::Fault::kLoseAck);
+  EXPECT_EQ(plan.rules[4].what, faults::Fault::kShuffle);
+  EXPECT_EQ(plan.rules[5].what, faults::Fault::kLate);
 }
 
 TEST_F(FaultsFile, NamesTheLineOfAMistake) {
@@ -101,6 +114,62 @@ TEST_F(FaultsFile, RefusesKeysThatDoNotFit) {
   }
   EXPECT_NE(problem_of("[[fault]]\nwhat = \"lose\"\nbeauty = 1\n").find(":3: a fault has no beauty"),
             std::string::npos);
+}
+
+TEST_F(FaultsFile, HasEventsOfDevices) {
+  faults::Plan plan;
+  std::string problem;
+  ASSERT_TRUE(read_faults(write("[[fault]]\n"
+                                "what = \"port_down\"\n"
+                                "device = 1\n"
+                                "port = 2\n"
+                                "from = \"1s\"\n"
+                                "time = \"200ms\"\n"
+                                "[[fault]]\n"
+                                "what = \"device_fatal\"\n"
+                                "from = \"3s\"\n"),
+                          &plan, &schedule_, &problem))
+      << problem;
+  EXPECT_TRUE(plan.rules.empty());
+  ASSERT_EQ(schedule_.size(), 3u);
+  EXPECT_EQ(schedule_[0].type, IBV_EVENT_PORT_ERR);
+  EXPECT_EQ(schedule_[0].device, 1u);
+  EXPECT_EQ(schedule_[0].port, 2u);
+  EXPECT_EQ(schedule_[0].at_ns, 1'000'000'000u);
+  EXPECT_EQ(schedule_[1].type, IBV_EVENT_PORT_ACTIVE);
+  EXPECT_EQ(schedule_[1].at_ns, 1'200'000'000u);
+  EXPECT_EQ(schedule_[2].type, IBV_EVENT_DEVICE_FATAL);
+  EXPECT_EQ(schedule_[2].device, 0u);
+  EXPECT_NE(problem_of("[[fault]]\nwhat = \"gid_change\"\ntime = \"1s\"\n").find(":3: time does not fit"),
+            std::string::npos);
+}
+
+// The program waits for both.
+TEST_F(FaultsFile, PutsAPortDownAndUpAgain) {
+  const std::string file = write("[[fault]]\nwhat = \"port_down\"\nfrom = \"100ms\"\ntime = \"2s\"\n");
+  EXPECT_TRUE(verbena({"run", "--faults", file, "--", "sh", "-c",
+                       "until \"$0\" metrics | grep -q '^verbena_port_active{.* 0$'; do :; done; "
+                       "until \"$0\" metrics | grep -q '^verbena_port_active{.* 1$'; do :; done",
+                       VERBENA_COMMAND})
+                  .exited_with(0));
+}
+
+// The outer program keeps the node.
+TEST_F(FaultsFile, LeavesNoPortDown) {
+  const std::string file = write("[[fault]]\nwhat = \"port_down\"\n");
+  EXPECT_TRUE(verbena({"run", "--", "sh", "-c",
+                       "\"$0\" run --faults \"$1\" -- sh -c "
+                       "'until \"$0\" metrics | grep -q \"^verbena_port_active{.* 0$\"; do :; done' \"$0\"; "
+                       "until \"$0\" metrics | grep -q '^verbena_port_active{.* 1$'; do :; done",
+                       VERBENA_COMMAND, file})
+                  .exited_with(0));
+}
+
+TEST_F(FaultsFile, NamesAPortThatTheNodeDoesNotHave) {
+  const std::string file = write("[[fault]]\nwhat = \"port_down\"\nport = 2\n");
+  const Outcome outcome = verbena({"run", "--faults", file, "--", "true"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("does not have"), std::string::npos) << outcome.err;
 }
 
 TEST_F(FaultsFile, ThatIsMissingIsAUsageError) {

@@ -3,6 +3,7 @@
 // Completion queues and their channels (ibv_create_cq(3), ibv_req_notify_cq(3), ibv_get_cq_event(3)). Polling
 // is in poll.cc.
 #include <errno.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -164,6 +165,12 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
 }
 
 void cq_event(Cq* cq) {
+  if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
+    if (const uint64_t delay = injection->event_delay(cq->index, now_ns()); delay != 0) {
+      constexpr uint64_t kSecond = 1'000'000'000;
+      const timespec time{static_cast<time_t>(delay / kSecond), static_cast<long>(delay % kSecond)};
+      nanosleep(&time, nullptr);
+    }
   cq->comp_events.fetch_add(1, std::memory_order_relaxed);
   cq->shared->events_read.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)

@@ -334,6 +334,11 @@ namespace {
                       static_cast<uint8_t>(wc[i].opcode & ~IBV_WC_RECV), (wc[i].opcode & IBV_WC_RECV) != 0});
 }
 
+[[gnu::cold]] void show_polled([[maybe_unused]] const ibv_wc* wc, int count) {
+  for (int i = 0; i < count; ++i)
+    VERBENA_PROBE_COMPLETION(wc[i].qp_num, wc[i].wr_id, wc[i].status, wc[i].opcode, wc[i].byte_len);
+}
+
 // Takes completions as ibv_poll_cq(3) does: how many, or -errno. No lock is held on return.
 inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
@@ -374,8 +379,8 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
       fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
     cq->consumer.consume();
   }
-  for (int i = 0; i < count; ++i)
-    VERBENA_PROBE_COMPLETION(wc[i].qp_num, wc[i].wr_id, wc[i].status, wc[i].opcode, wc[i].byte_len);
+  if (VERBENA_PROBE_IS_WATCHED(completion)) [[unlikely]]
+    show_polled(wc, count);
   series.end();
   cq->consumer.finish();
   cq->lock.unlock();

@@ -7,15 +7,37 @@
 
 #include "engine/completion/completion_writer.h"
 #include "engine/datagram/datagram_order.h"
+#include "engine/responder/mapped_bytes.h"
 #include "engine/responder/refusal.h"
 #include "engine/responder/responder.h"
 #include "engine/responder/violations.h"
 #include "engine/rules/key_errors.h"
+#include "fabric/guarded_copy.h"
 #include "fabric/hazards.h"
 #include "observe/observer.h"
 
 namespace verbena {
 namespace {
+
+// Where the bytes of a receive request are in this process, if it has mapped their region. `lkey` has been
+// found valid.
+std::byte* find_mapped_receive(Process& process, PeerAdapter& adapter, uint32_t lkey, uint64_t address,
+                               uint32_t size) {
+  const SharedMr* const mr = adapter.view().mr(MemoryKey::unpack(lkey).index);
+  if (mr == nullptr || mr->mappable.load(std::memory_order_acquire) == 0) return nullptr;
+  return find_mapped_in(process, adapter, *mr, address, size, true).bytes;
+}
+
+// Copies the message to the ranges. False: one of them is not mapped, or its page is gone.
+bool copy_mapped(const DatagramMessage& message, const iovec* ranges, std::byte* const* mapped,
+                 size_t count) {
+  if (std::any_of(mapped, mapped + count, [](const std::byte* bytes) { return bytes == nullptr; }))
+    return false;
+  const uint8_t* from = message.bytes;
+  for (size_t i = 0; i < count; from += ranges[i++].iov_len)
+    if (!copy_guarded(mapped[i], from, ranges[i].iov_len)) return false;
+  return true;
+}
 
 // Places the message where the receive WQE says. The keys of the WQE are checked now. `position`: of its
 // completion. A message that came before it must not be scattered over it when that one is polled.
@@ -23,6 +45,8 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
                   const ReceiveWqe& wqe, uint64_t position) {
   const SegmentView& view = to.adapter->view();
   iovec remote[PeerAdapter::kMaxRanges];
+  std::byte* mapped[PeerAdapter::kMaxRanges];  // here; nullptr: not mapped
+  const uint32_t epoch = view.header().mr_epoch.load(std::memory_order_acquire);
   size_t remotes = 0;
   uint32_t room = 0;
   const uint32_t count = std::min(wqe.sge_count, to.receives.max_sge);
@@ -33,6 +57,7 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
     const Translation found =
         translate(view, sge.lkey, false, to.receives.shared->pd, MemoryUse::local_scatter, sge.address, used);
     if (found.check != KeyCheck::kOk) return local_key_error(found.check);
+    mapped[remotes] = find_mapped_receive(*from.process, *to.adapter, sge.lkey, found.address, used);
     remote[remotes++] = {reinterpret_cast<void*>(found.address), used};
     room += used;
   }
@@ -41,6 +66,9 @@ VendorError place(const DatagramSender& from, Destination& to, const DatagramMes
   const iovec local{const_cast<uint8_t*>(message.bytes), message.length};
   settle(to, directory, position, remote, remotes, Until::kEagerAreScattered);
   do {
+    if (copy_mapped(message, remote, mapped, remotes) && to.adapter->alive(directory) &&
+        view.header().mr_epoch.load(std::memory_order_acquire) == epoch)
+      continue;
     if (to.adapter->write(directory, &local, 1, remote, remotes) != 0) return VendorError::local_memory_gone;
     // A message that was being appended then may have been scattered since, perhaps under this one.
   } while (settle(to, directory, position, remote, remotes, Until::kUnfinishedAreScattered));

@@ -39,6 +39,11 @@ bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   return true;
 }
 
+bool changes_word(const ibv_send_wr* wr) {
+  return wr != nullptr && (number_in(wr->opcode) == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+                           number_in(wr->opcode) == IBV_WR_ATOMIC_CMP_AND_SWP);
+}
+
 void allow_fast_path(Qp& qp) {
   const PeerPath& path = qp.requester.path;
   qp.fast.responder_state = path.responder_state;

@@ -22,6 +22,10 @@ inline constinit std::atomic<bool> fast_path_enabled{true};
 // afterwards it is on that adapter, or ended.
 bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard);
 
+// Is `wr` an atomic, for which the guard is to say that a word is changed in place (HazardGuard::announce())?
+// nullptr: no.
+bool changes_word(const ibv_send_wr* wr);
+
 // Decides again whether requests may take the fast path, after the responder's state word has changed.
 void allow_fast_path(Qp& qp);
 

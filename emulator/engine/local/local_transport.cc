@@ -11,6 +11,7 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/send_request.h"
+#include "engine/requester/injected.h"
 #include "engine/requester/local_bytes.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/peer_path.h"
@@ -32,6 +33,7 @@ constexpr uint64_t kFirstContact = 5'000'000'000;
 struct Attempt {
   VendorError unreachable = VendorError::none;
   Response response{Answer::kGone};
+  bool awaits_ack = false;  // carried out, and the acknowledgement is lost on purpose
 };
 
 // One attempt. The memory of both ends stays registered while the hazard guards are held.
@@ -64,9 +66,13 @@ Attempt attempt(Qp& qp, const SendOperation& operation, SendRequest& request) {
   // The responder was reset: it does not know the chunks that came before.
   if (requester.path.generation != generation) request.done = 0;
   const Response response = respond(requester, operation, request, local);
-  const bool completed = response.answer == Answer::kAck && finish_request(qp, request);
+  bool awaits_ack = false;
+  if (faults::Injection* const injection = faults::injection();
+      injection != nullptr && response.answer == Answer::kAck) [[unlikely]]
+    awaits_ack = acknowledgement_is_lost(qp, request, *injection);
+  const bool completed = response.answer == Answer::kAck && !awaits_ack && finish_request(qp, request);
   raise_both_events(qp, completed, [&] { raise_event_due(requester.path); });
-  return {VendorError::none, response};
+  return {VendorError::none, response, awaits_ack};
 }
 
 // There is no peer. Errors of the request itself are found first.
@@ -99,6 +105,7 @@ class LocalTransport final : public Transport {
     if (tried.unreachable != VendorError::none)
       return unreachable(qp, tried.unreachable,
                          tried.unreachable == VendorError::peer_silent ? kFirstContact : 0);
+    if (tried.awaits_ack) return {SendOutcome::kYield};
     switch (tried.response.answer) {
       case Answer::kAck:
         return {SendOutcome::kCompleted};

@@ -121,16 +121,17 @@ bool move(Qp& qp, uint64_t here, const RemoteBytes& bytes, uint32_t length, bool
   return memory.read(qp.process->directory(), &own, 1, &remote, 1) == 0;
 }
 
-// An atomic. Two system calls make it the slow path's.
-bool change(Qp& qp, const ibv_send_wr& wr, uint64_t here, RemoteBytes& word) {
-  if (word.mapped == nullptr) return false;
-  Request request{};
-  request.opcode = wr.opcode;
-  request.compare_add = wr.wr.atomic.compare_add;
-  request.swap = wr.wr.atomic.swap;
+// An atomic, by the processor's own instruction. Two system calls, or a lock, make it the slow path's.
+bool change(Qp& qp, const ibv_send_wr& wr, uint64_t here, const RemoteBytes& word, const HazardGuard& guard) {
+  // The guard was there first: a requester that takes the lock from now on waits for its end (AtomicsLock).
+  if (word.mapped == nullptr || !guard.changes_words() || is_word_locked(qp.requester, word.address) ||
+      reinterpret_cast<uintptr_t>(word.mapped) % sizeof(uint64_t) != 0)
+    return false;
+  auto* const place = reinterpret_cast<uint64_t*>(word.mapped);
   uint64_t before;
-  if (change_atomically(qp.requester, request, word.address, {&word.mapped, word.epoch}, &before) !=
-      Placed::kWhole)
+  if (number_in(wr.opcode) == IBV_WR_ATOMIC_CMP_AND_SWP
+          ? !compare_and_swap_guarded(place, wr.wr.atomic.compare_add, wr.wr.atomic.swap, &before)
+          : !fetch_add_guarded(place, wr.wr.atomic.compare_add, &before))
     return false;
   std::memcpy(reinterpret_cast<void*>(here), &before, sizeof before);
   return true;
@@ -156,7 +157,7 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   RemoteBytes there;
   if (!find_remote_bytes(qp, what, sge.length, &there)) return false;
   if (what.use == MemoryUse::remote_atomic
-          ? !change(qp, wr, here, there)
+          ? !change(qp, wr, here, there, guard)
           : !move(qp, here, there, sge.length, what.use == MemoryUse::remote_read))
     return false;
 

@@ -3,7 +3,10 @@
 // Device memory (ibv_alloc_dm(3), ibv_import_dm(3)): memory of this process whose address the program does
 // not get.
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -42,6 +45,28 @@ int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
                  static_cast<unsigned long long>(offset), length,
                  error == EFAULT ? "outside of the device memory" : "no multiples of 4", dm.length);
   return error;
+}
+
+// Memory of a file without a name, so that peers can map it as well (fabric/mapped_regions.h). Its size
+// stays. A child has no part of it. nullptr: there is no such file.
+void* map_file(size_t length, KeptDescriptor* backing) {
+  rlimit file_size{};
+  // Under a limit the attempt would raise SIGXFSZ.
+  if (getrlimit(RLIMIT_FSIZE, &file_size) != 0 || file_size.rlim_cur != RLIM_INFINITY) return nullptr;
+  const auto fd = static_cast<int>(syscall(SYS_memfd_create, "verbena-dm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd < 0) return nullptr;
+  void* memory = MAP_FAILED;
+  if (ftruncate(fd, static_cast<off_t>(length)) == 0 &&
+      syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    memory = reinterpret_cast<void*>(
+        syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
+  if (memory == MAP_FAILED || madvise(memory, length, MADV_DONTFORK) != 0) {
+    if (memory != MAP_FAILED) munmap(memory, length);
+    syscall(SYS_close, fd);
+    return nullptr;
+  }
+  backing->keep(fd);
+  return memory;
 }
 
 // Is the parent of this forked child alive, and still the process that the child was forked from? Its slot
@@ -93,7 +118,9 @@ int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out) {
                 : take_quota(*context, Counted::kDeviceMemory, "ibv_alloc_dm", attr->length)) != 0)
     return ENOMEM;
   auto* dm = new (std::nothrow) Dm;
-  void* memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = dm != nullptr && !in_child ? map_file(attr->length, &dm->backing) : nullptr;
+  if (memory == nullptr)
+    memory = mmap(nullptr, attr->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED || dm == nullptr) {
     if (memory != MAP_FAILED) munmap(memory, attr->length);
     give_quota(*context, Counted::kDeviceMemory, attr->length);
@@ -186,14 +213,15 @@ int reg_dm_mr(Pd* pd, Dm* dm, uint64_t offset, size_t length, unsigned access, M
   }
   dm->users.fetch_add(1, std::memory_order_relaxed);
   const auto address = reinterpret_cast<uint64_t>(dm->memory + offset);
-  const int error = enter_region(pd,
-                                 {.pd = pd->handle,
-                                  .access = access,
-                                  .iova = 0,
-                                  .length = length,
-                                  .address = address,
-                                  .mappable = move_to_heap(*dm->process, address, length)},
-                                 MrOrigin::kDevice, out);
+  const int error = enter_region(
+      pd,
+      {.pd = pd->handle,
+       .access = access,
+       .iova = 0,
+       .length = length,
+       .address = address,
+       .mappable = length != 0 && (dm->backing.fd() >= 0 || move_to_heap(*dm->process, address, length))},
+      MrOrigin::kDevice, out);
   if (error == 0)
     (*out)->dm = dm;
   else

@@ -63,27 +63,39 @@ bool move_to_heap(Process& process, uint64_t address, uint64_t length) {
   return move_to_shared_heap(address, length, is_free, &process);
 }
 
-void end_mappings(Process& process, const std::vector<PageRange>& ranges) {
-  constexpr int64_t kPatience = 20'000'000;  // ns, for a request of a process that is not stopped
-  std::vector<uint32_t> ended;
-  MemoryObjects& objects = process.memory_objects();
-  {
-    std::lock_guard lock(objects.mutex);
-    for (const auto& [index, mr] : objects.mrs) {
-      const uint32_t mappable = process.view().mr(index)->mappable.load(std::memory_order_relaxed);
-      const MemoryTable::Region& region = mr->region;
-      if (mappable == 0 || std::none_of(ranges.begin(), ranges.end(), [&](const PageRange& range) {
-            return overlaps(range, region.address, region.length);
-          }))
-        continue;
-      process.memory().not_mappable(process.segment(), index, mappable);
-      ended.push_back(index);
-    }
+namespace {
+
+bool end_those_in(Process& process, std::span<const PageRange> ranges) {
+  const SegmentView& view = process.view();
+  const uint32_t used = view.header().mr_high_water.load(std::memory_order_acquire);
+  bool any = false;
+  for (uint32_t index = 1; index < used; ++index) {
+    const SharedMr* const mr = view.mr(index);
+    const uint32_t mappable = mr == nullptr ? 0 : mr->mappable.load(std::memory_order_relaxed);
+    const auto is_in = [&](const PageRange& range) { return overlaps(range, mr->address, mr->length); };
+    // A region that is not valid is none any more, but a window may be about to be bound.
+    if (mappable == 0 ||
+        (mr->kind == KeyKind::kRegion && (mr->valid.load(std::memory_order_acquire) & kKeyValid) == 0) ||
+        std::none_of(ranges.begin(), ranges.end(), is_in))
+      continue;
+    process.memory().not_mappable(process.segment(), index, mappable);
+    any = true;
   }
-  if (ended.empty()) return;
+  return any;
+}
+
+}  // namespace
+
+void end_mappings(Process& process, std::span<const PageRange> ranges) {
+  constexpr int64_t kPatience = 20'000'000;  // ns, for a request of a process that is not stopped
+  bool any = false;
+  // Once more, if there was any: a window may have been bound to it meanwhile (MemoryTable::bind_window()).
+  for (int pass = 0; pass < 1 + any; ++pass) any = end_those_in(process, ranges) || any;
+  if (!any) return;
   // What peers remember of the regions is out of date.
   process.view().header().mr_epoch.fetch_add(1, std::memory_order_seq_cst);
-  for (const uint32_t index : ended) process.shared_regions().ended(process.membership(), index);
+  process.shared_regions().some_ended();
+  process.membership().kick();
   hazards_released(process.directory(), process.membership().slot(), kAnySlot, kPatience);
 }
 
@@ -134,7 +146,9 @@ void pass_region(Process& process, ServiceCall& call) {
                           .address = region.address,
                           .length = region.length,
                           .alignment = 0,
-                          .writable = region.writable};
+                          .writable = region.writable,
+                          .segment = 0};
+  process.view().header().may_be_mapped.store(1, std::memory_order_seq_cst);
   if (find_shared_file(region.address, region.length, &file) && pass_region(call, file, reply)) return;
   process.memory().not_mappable(process.segment(), query.index, query.mappable);
 }

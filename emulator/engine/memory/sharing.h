@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Regions in memory that this process has mapped MAP_SHARED, or that --shared-heap has moved to such memory: a
-// peer may map them as well, and then needs no system call to reach them.
+// Regions in memory that this process has mapped MAP_SHARED, or that --shared-heap has moved to such memory:
+// a peer may map them as well, and then needs no system call to reach them.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "fabric/shared_heap.h"
 
@@ -23,14 +23,15 @@ bool may_be_shared(uint64_t address, uint64_t length);
 bool move_to_heap(Process& process, uint64_t address, uint64_t length);
 
 // The program is about to change what is mapped in the ranges: peers reach the regions in them by system call
-// from now on. Waits for the requests that are under way, for no longer than a moment.
-void end_mappings(Process& process, const std::vector<PageRange>& ranges);
+// from now on. Waits for the requests that are under way, for no longer than a moment. Takes no lock and does
+// not call malloc(3): the caller may be the program's allocator, with its locks held.
+void end_mappings(Process& process, std::span<const PageRange> ranges);
 
-// A region of this process is deregistered: what libc gives back to the kernel afterwards, unseen, is to leave the
-// heap's file as well.
+// A region of this process is deregistered: what libc gives back to the kernel afterwards, unseen, is to
+// leave the heap's file as well.
 void region_ended(Process& process);
-// Does so when it is time, in the service thread. Returns when to call it again, in ns from now; -1: not before
-// the next region ends.
+// Does so when it is time, in the service thread. Returns when to call it again, in ns from now; -1: not
+// before the next region ends.
 int64_t sweep_heap_when_due();
 
 // Serves a call of ServiceNumber::kRegion. In the service thread.

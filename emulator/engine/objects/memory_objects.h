@@ -16,6 +16,7 @@
 
 #include "adapter/memory_table.h"
 #include "engine/objects/context_use.h"
+#include "fabric/kept_descriptor.h"
 
 namespace verbena {
 
@@ -80,6 +81,7 @@ struct Dm {
   uint32_t handle = 0;
   std::byte* memory = nullptr;
   size_t length = 0;
+  KeptDescriptor backing;          // the file behind it, which peers can map; none: it has no file
   std::atomic<uint32_t> users{0};  // memory regions
   // The forked child that allocated it through its parent's context; 0: the parent. Not in MemoryObjects.
   int32_t child = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "adapter/segment.h"
 #include "fabric/kick.h"
 #include "fabric/node_membership.h"
 
@@ -20,19 +21,33 @@ bool SharedRegions::asked(uint32_t index, uint32_t slot, uint32_t generation) {
   return true;
 }
 
-void SharedRegions::ended(const NodeMembership& membership, uint32_t index) {
+template <typename HasEnded>
+void SharedRegions::wake(const NodeMembership& membership, const HasEnded& has_ended) {
   if (count_.load(std::memory_order_acquire) == 0) return;
   std::vector<Asker> these;
   {
     std::lock_guard lock(mutex_);
-    const auto is_other = [&](const Asker& each) { return each.index != index; };
-    const auto first = std::partition(askers_.begin(), askers_.end(), is_other);
+    const auto stays = [&](const Asker& each) { return !has_ended(each); };
+    const auto first = std::partition(askers_.begin(), askers_.end(), stays);
     these.assign(first, askers_.end());
     askers_.erase(first, askers_.end());
     count_.store(static_cast<uint32_t>(askers_.size()), std::memory_order_release);
   }
   for (const Asker& each : these)
     kick_slot(membership.directory(), membership.node(), each.slot, each.generation);
+}
+
+void SharedRegions::ended(const NodeMembership& membership, uint32_t index) {
+  wake(membership, [&](const Asker& each) { return each.index == index; });
+}
+
+void SharedRegions::serve(const NodeMembership& membership, const SegmentView& view) {
+  if (!some_ended_.load(std::memory_order_relaxed) || !some_ended_.exchange(false, std::memory_order_acquire))
+    return;
+  wake(membership, [&](const Asker& each) {
+    const SharedMr* const mr = view.mr(each.index);
+    return mr == nullptr || mr->mappable.load(std::memory_order_relaxed) == 0;
+  });
 }
 
 }  // namespace verbena

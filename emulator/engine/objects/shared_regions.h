@@ -13,6 +13,7 @@
 namespace verbena {
 
 class NodeMembership;
+class SegmentView;
 
 class SharedRegions {
  public:
@@ -24,10 +25,20 @@ class SharedRegions {
   // The keys of region `index` are invalid: wakes the processes that have asked for it.
   void ended(const NodeMembership& membership, uint32_t index);
 
+  // Regions have ceased to be mappable, while their keys stay valid: serve() wakes the processes that have
+  // asked for them. Takes no lock.
+  void some_ended() { some_ended_.store(true, std::memory_order_release); }
+  void serve(const NodeMembership& membership, const SegmentView& view);  // in the service thread
+
  private:
   struct Asker {
     uint32_t index, slot, generation;
   };
+  // Takes those out for which `has_ended(asker)`, and wakes them.
+  template <typename HasEnded>
+  void wake(const NodeMembership& membership, const HasEnded& has_ended);
+
+  std::atomic<bool> some_ended_{false};
   std::atomic<uint32_t> count_{0};
   std::mutex mutex_;
   std::vector<Asker> askers_;

@@ -3,7 +3,7 @@
 // What the two machines of this folder work on: requests as they travel in packets.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -11,10 +11,13 @@
 
 namespace verbena::packets {
 
-enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd };
+enum class Kind : uint8_t { kSend, kWrite, kRead, kCompareSwap, kFetchAdd, kAtomicWrite };
 
-// Does a response with bytes finish the request? An acknowledgement finishes the others.
+// Does a response finish the request? An acknowledgement finishes the others.
 constexpr bool brings_response(Kind kind) { return kind >= Kind::kRead; }
+
+// Is what was in memory before the response? (That to an ATOMIC WRITE is the one to a READ of no bytes.)
+constexpr bool brings_value(Kind kind) { return kind == Kind::kCompareSwap || kind == Kind::kFetchAdd; }
 
 // A request of a send queue. Immediates are numbers in the order of the host (roce/headers.h).
 struct PacketRequest {
@@ -33,16 +36,29 @@ struct PacketRequest {
   uint32_t srqn = 0;  // XRC
 };
 
-// A packet to be sent, with the memory of its payload.
+inline constexpr size_t kMostPayload = 4096;  // bytes
+
+// A packet to be sent, and where its payload is to lie: kMostPayload bytes of the caller's.
 struct OutgoingPacket {
-  roce::Packet packet;  // `payload` points into `bytes`
-  std::array<uint8_t, 4096> bytes;
+  explicit OutgoingPacket(uint8_t* where) : space(where) {}
+
+  roce::Packet packet;  // `payload` points into `space`
+  uint8_t* space;
 
   // The first `size` bytes are the payload from now on.
   std::span<uint8_t> make_payload(size_t size) {
-    packet.payload = {bytes.data(), size};
-    return {bytes.data(), size};
+    packet.payload = {space, size};
+    return {space, size};
   }
+};
+
+// The same with its own bytes.
+struct OwnedOutgoingPacket : OutgoingPacket {
+  OwnedOutgoingPacket() : OutgoingPacket(bytes) {}
+  OwnedOutgoingPacket(const OwnedOutgoingPacket&) = delete;
+  OwnedOutgoingPacket& operator=(const OwnedOutgoingPacket&) = delete;
+
+  uint8_t bytes[kMostPayload];
 };
 
 // What both ends of a connection have agreed on.

@@ -13,6 +13,12 @@ namespace {
 
 using roce::PacketType;
 
+// Acknowledgements are requested for one packet in a quarter of the window, within these bounds.
+constexpr uint32_t kFewestPerRequest = CongestionWindow::kLeast, kMostPerRequest = 16;
+// Before a probe: so many round trips, and so long at least. A peer may be a process that is not scheduled.
+constexpr int64_t kProbeRoundTrips = 4, kShortestProbe = 1'000'000;
+constexpr uint32_t kMostDoublings = 6;
+
 uint32_t psns_of(const PacketRequest& request, uint32_t mtu) {
   return static_cast<uint32_t>(packets_of(request.length, mtu));
 }
@@ -55,11 +61,13 @@ RequesterMachine::RequesterMachine(const RequesterOptions& options, RequesterHos
       cursor_psn_(next_psn_),
       acked_psn_(next_psn_),
       sent_psn_(next_psn_),
-      retries_left_(options.retry_cnt) {}
+      retries_left_(options.retry_cnt),
+      window_(std::min(options.first_window, options.window), options.window) {}
 
 void RequesterMachine::begin(uint32_t first_psn) {
   next_psn_ = cursor_psn_ = acked_psn_ = sent_psn_ = psn_of(first_psn);
   head_ = cursor_ = tail_;
+  in_flight_ = 0;
 }
 
 void RequesterMachine::set_limits(const RequesterLimits& limits) {
@@ -70,11 +78,18 @@ void RequesterMachine::set_limits(const RequesterLimits& limits) {
   options_.rnr_retry = limits.rnr_retry;
 }
 
-void RequesterMachine::take_back() {
-  cursor_ = before_.cursor;
-  cursor_psn_ = before_.cursor_psn;
-  sent_psn_ = before_.sent_psn;
-  since_request_ = before_.since_request;
+RequesterMachine::Position RequesterMachine::position() const {
+  return {cursor_, cursor_psn_, sent_psn_, since_request_, in_flight_, repeated_};
+}
+
+void RequesterMachine::take_back(const Position& position) {
+  cursor_ = position.cursor;
+  cursor_psn_ = position.cursor_psn;
+  sent_psn_ = position.sent_psn;
+  since_request_ = position.since_request;
+  in_flight_ = position.in_flight;
+  repeated_ = position.repeated;
+  if (is_timed_ && psn_distance(timed_psn_, cursor_psn_) <= 0) is_timed_ = false;
 }
 
 bool RequesterMachine::post(const PacketRequest& request) {
@@ -88,7 +103,7 @@ bool RequesterMachine::post(const PacketRequest& request) {
 // ---- sending ----
 
 // Request packets in flight: a READ counts as one, however long its response is.
-uint32_t RequesterMachine::in_flight() const {
+uint32_t RequesterMachine::count_in_flight() const {
   uint32_t packets = 0;
   for (uint64_t i = head_; i <= cursor_ && i < tail_; ++i) {
     const Slot& slot = at(i);
@@ -101,6 +116,16 @@ uint32_t RequesterMachine::in_flight() const {
     packets += static_cast<uint32_t>(std::max(psn_distance(begin, end), 0));
   }
   return packets;
+}
+
+uint32_t RequesterMachine::in_flight() {
+  if (in_flight_ == kUnknown) in_flight_ = count_in_flight();
+  return in_flight_;
+}
+
+uint32_t RequesterMachine::room() {
+  const uint32_t most = window(), used = in_flight();
+  return most > used ? most - used : 0;
 }
 
 bool RequesterMachine::may_start(const Slot& slot) const {
@@ -118,8 +143,17 @@ bool RequesterMachine::next_packet(int64_t now, OutgoingPacket* out) {
   if (failed_ || cursor_ == tail_ || held_until_ != kNoTimer) return false;
   Slot& slot = at(cursor_);
   if (cursor_psn_ == slot.first_psn && !may_start(slot)) return false;
-  if (options_.connection.reliable && in_flight() >= options_.window) return false;
-  before_ = {cursor_, cursor_psn_, sent_psn_, since_request_};
+  if (options_.connection.reliable) {
+    if (in_flight() >= window()) {
+      window_.limited();
+      return false;
+    }
+    if (!window_.may_send(now)) {
+      paced_until_ = window_.send_at();
+      return false;
+    }
+    paced_until_ = kNoTimer;
+  }
   out->packet = {};
   if (!build(slot, out)) {
     // It fails when those before it have completed.
@@ -144,6 +178,10 @@ bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
     // Asked again, a READ begins where the response broke off.
     type = PacketType::kReadRequest;
     packet.reth = {request.remote_address + offset, request.rkey, request.length - offset};
+  } else if (request.kind == Kind::kAtomicWrite) {
+    type = PacketType::kAtomicWrite;
+    packet.reth = {request.remote_address, request.rkey, request.length};
+    if (!host_.gather(request.number, 0, out->make_payload(request.length))) return false;
   } else if (brings_response(request.kind)) {
     const bool swaps = request.kind == Kind::kCompareSwap;
     type = swaps ? PacketType::kCompareSwap : PacketType::kFetchAdd;
@@ -159,8 +197,8 @@ bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
     packet.bth.solicited = is_last && request.solicited;
     if (!host_.gather(request.number, offset, out->make_payload(size))) return false;
     // Each message is acknowledged, and a long one in between. The responder puts acknowledgements together.
-    const bool asks = is_last || since_request_ + 1 >= std::max(options_.window / 4, 1u) ||
-                      in_flight() + 1 >= options_.window;
+    const uint32_t per_request = std::clamp(window() / 4, kFewestPerRequest, kMostPerRequest);
+    const bool asks = is_last || since_request_ + 1 >= per_request || in_flight() + 1 >= window();
     packet.bth.ack_requested = options_.connection.reliable && asks;
     since_request_ = asks ? 0 : since_request_ + 1;
   }
@@ -170,7 +208,11 @@ bool RequesterMachine::build(Slot& slot, OutgoingPacket* out) {
 
 void RequesterMachine::after_sending(const Slot& slot, int64_t now) {
   const uint32_t end = psn_add(slot.first_psn, slot.packets);
-  if (psn_distance(cursor_psn_, sent_psn_) > 0) ++repeated_;
+  if (psn_distance(cursor_psn_, sent_psn_) > 0)
+    ++repeated_;
+  else
+    time_packet(now);
+  if (in_flight_ != kUnknown) ++in_flight_;
   cursor_psn_ = brings_response(slot.request.kind) ? end : psn_next(cursor_psn_);
   if (psn_distance(sent_psn_, cursor_psn_) > 0) sent_psn_ = cursor_psn_;
   if (cursor_psn_ == end) ++cursor_;
@@ -180,14 +222,43 @@ void RequesterMachine::after_sending(const Slot& slot, int64_t now) {
     while (head_ != cursor_) host_.completed(at(head_++).request.number);
     return;
   }
+  window_.sent(now);
   if (deadline_ == kNoTimer && options_.timeout_ns != kNever)
     deadline_ = now + static_cast<int64_t>(options_.timeout_ns);
+  if (probe_at_ == kNoTimer) probe_at_ = probe_time(now);
+}
+
+// One packet at a time is timed, whose acknowledgement is requested, or which has a response.
+void RequesterMachine::time_packet(int64_t now) {
+  if (is_timed_ || since_request_ != 0) return;
+  is_timed_ = true;
+  timed_psn_ = cursor_psn_;
+  timed_at_ = now;
+}
+
+// Without a measured round trip, or with a timeout that is as short, there are no probes.
+int64_t RequesterMachine::probe_time(int64_t now) const {
+  const int64_t round_trip = window_.smoothed_round_trip();
+  if (round_trip < 0) return kNoTimer;
+  const int64_t patience = std::max(kProbeRoundTrips * round_trip, kShortestProbe)
+                           << std::min(probes_, kMostDoublings);
+  const bool is_sooner =
+      options_.timeout_ns == kNever || patience < static_cast<int64_t>(options_.timeout_ns / 2);
+  return is_sooner ? now + patience : kNoTimer;
 }
 
 // ---- receiving ----
 
 void RequesterMachine::progress(uint32_t acknowledged, int64_t now) {
+  window_.acknowledged(static_cast<uint32_t>(psn_distance(acked_psn_, acknowledged)));
+  if (is_timed_ && psn_distance(timed_psn_, acknowledged) > 0) {
+    is_timed_ = false;
+    window_.round_trip(now - timed_at_);
+  }
   acked_psn_ = acknowledged;
+  in_flight_ = kUnknown;
+  probes_ = 0;
+  probe_at_ = acked_psn_ == sent_psn_ ? kNoTimer : probe_time(now);
   retries_left_ = options_.retry_cnt;
   rnr_tries_ = 0;
   recovering_ = false;
@@ -224,6 +295,9 @@ void RequesterMachine::go_back() {
   cursor_ = head_;
   cursor_psn_ = acked_psn_;
   since_request_ = 0;
+  in_flight_ = kUnknown;
+  is_timed_ = false;
+  is_probing_ = false;
   recovering_ = true;
 }
 
@@ -231,13 +305,38 @@ void RequesterMachine::go_back() {
 void RequesterMachine::lose(int64_t now) {
   if (retries_left_ == 0) return fail(Failure::kRetryExceeded);
   --retries_left_;
+  window_.lost(now);
   go_back();
+  probe_at_ = probe_time(now);
   deadline_ = options_.timeout_ns == kNever ? kNoTimer : now + static_cast<int64_t>(options_.timeout_ns);
+}
+
+// Nothing has come for a while: is the peer there, and what has it got?
+void RequesterMachine::probe(int64_t now) {
+  if (!is_probing_) {
+    cursor_before_probe_ = cursor_;
+    psn_before_probe_ = cursor_psn_;
+  }
+  ++probes_;
+  go_back();
+  is_probing_ = true;
+  probe_at_ = probe_time(now);
+}
+
+// If the peer has more than the packet of the probe, nothing was missing, and the peer, or its answer, was
+// slow. If it has that one only, the others were lost.
+void RequesterMachine::end_probe(uint32_t acknowledged, int64_t now) {
+  is_probing_ = false;
+  if (psn_distance(acked_psn_, acknowledged) <= 1) return window_.lost(now);
+  cursor_ = std::max(cursor_before_probe_, head_);
+  cursor_psn_ = psn_before_probe_;
+  in_flight_ = kUnknown;
 }
 
 void RequesterMachine::fail(Failure failure) {
   failed_ = true;
-  deadline_ = held_until_ = kNoTimer;
+  deadline_ = held_until_ = paced_until_ = probe_at_ = kNoTimer;
+  in_flight_ = 0;
   const uint64_t number = at(head_).request.number;
   head_ = cursor_ = tail_;
   host_.failed(number, failure);
@@ -254,11 +353,13 @@ void RequesterMachine::on_packet(const roce::Packet& packet, int64_t now) {
   switch (info->operation) {
     case roce::Operation::kAcknowledge:
       if (roce::kind_of(packet.aeth.syndrome) != roce::SyndromeKind::kAck) return on_nak(packet, now);
+      if (is_probing_) end_probe(psn_next(packet.bth.psn), now);
       // A lost response is asked for once; then the timer decides.
       if (!acknowledge_below(psn_next(packet.bth.psn), now) && !recovering_) lose(now);
       return;
     case roce::Operation::kReadResponse:
     case roce::Operation::kAtomicAcknowledge:
+      if (is_probing_) end_probe(psn_next(packet.bth.psn), now);
       return on_response(packet, now);
     default:
       return;
@@ -278,6 +379,7 @@ void RequesterMachine::on_nak(const roce::Packet& packet, int64_t now) {
         return fail(Failure::kRnrRetryExceeded);
       ++rnr_tries_;
       go_back();
+      probe_at_ = kNoTimer;
       held_until_ = now + static_cast<int64_t>(rnr_timer_ns(roce::value_of(syndrome)));
       deadline_ = kNoTimer;
       return;
@@ -300,7 +402,7 @@ void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
   const PacketRequest& request = slot.request;
   const bool is_atomic =
       roce::find_opcode(packet.bth.opcode)->operation == roce::Operation::kAtomicAcknowledge;
-  if (!brings_response(request.kind) || is_atomic != (request.kind != Kind::kRead)) return;
+  if (!brings_response(request.kind) || is_atomic != brings_value(request.kind)) return;
   const bool all_before = acknowledge_below(slot.first_psn, now);
   if (!all_before || head_ != index || psn != acked_psn_) {
     if (!recovering_) lose(now);
@@ -311,6 +413,8 @@ void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
       return fail(Failure::kLocalProtection);
     return complete_head(now);
   }
+  if (request.kind == Kind::kAtomicWrite)
+    return packet.payload.empty() ? complete_head(now) : fail(Failure::kBadResponse);
   const uint32_t offset = static_cast<uint32_t>(psn_distance(slot.first_psn, psn)) * options_.connection.mtu;
   if (packet.payload.size() != std::min(options_.connection.mtu, request.length - offset))
     return fail(Failure::kBadResponse);
@@ -320,13 +424,23 @@ void RequesterMachine::on_response(const roce::Packet& packet, int64_t now) {
   if (psn_distance(cursor_psn_, acked_psn_) > 0) cursor_psn_ = acked_psn_;
 }
 
+void RequesterMachine::on_congestion(int64_t now) { window_.notified(now); }
+
 // ---- time ----
 
-int64_t RequesterMachine::timer() const { return std::min(deadline_, held_until_); }
+int64_t RequesterMachine::timer() const {
+  const int64_t wait = held_until_ != kNoTimer ? held_until_ : std::min(paced_until_, probe_at_);
+  return std::min(deadline_, wait);
+}
 
 void RequesterMachine::on_timer(int64_t now) {
   if (held_until_ != kNoTimer && now >= held_until_) held_until_ = kNoTimer;
-  if (deadline_ != kNoTimer && now >= deadline_) lose(now);
+  if (paced_until_ != kNoTimer && now >= paced_until_) paced_until_ = kNoTimer;
+  if (deadline_ != kNoTimer && now >= deadline_) {
+    window_.silent();
+    return lose(now);
+  }
+  if (probe_at_ != kNoTimer && now >= probe_at_ && held_until_ == kNoTimer) probe(now);
 }
 
 }  // namespace verbena::packets

@@ -5,9 +5,13 @@
 // be sent are taken out by next_packet(), one at a time, when the network takes one. What happens to a
 // request is reported to a RequesterHost.
 //
-// It divides messages by the path MTU, numbers packets, limits packets in flight to a window, and requests
-// acknowledgements; it goes back to the first packet that is missing after a NAK, after a lost response, and
-// after silence (timeout, retry_cnt); it waits after RNR NAKs (rnr_retry).
+// It divides messages by the path MTU, numbers packets, limits packets in flight to a congestion window
+// (congestion_window.h), and requests acknowledgements; it goes back to the first packet that is missing
+// after a NAK, after a lost response, and after silence (timeout, retry_cnt); it waits after RNR NAKs
+// (rnr_retry).
+//
+// If nothing comes for some round trips, it sends the first packet that is not acknowledged again, and
+// nothing else until the peer answers: a NAK that is lost must not cost a timeout. Such a probe is no retry.
 //
 // The transport of a queue pair owns one (roce_transport/roce_path.h). Times and retries are counted here.
 //
@@ -21,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/packets/congestion_window.h"
 #include "engine/packets/packet_request.h"
 
 namespace verbena::packets {
@@ -38,7 +43,8 @@ enum class Failure : uint8_t {
 // Called by the machine during on_packet(), on_timer() and next_packet(). It must not call the machine.
 class RequesterHost {
  public:
-  // Bytes [offset, offset + to.size()) of the message of a SEND or WRITE. False: the request fails.
+  // Bytes [offset, offset + to.size()) of the message of a SEND, WRITE or ATOMIC WRITE. False: the request
+  // fails.
   virtual bool gather(uint64_t number, uint32_t offset, std::span<uint8_t> to) = 0;
   // Bytes of the response to a READ. Never the same bytes twice. False: the request fails.
   virtual bool scatter(uint64_t number, uint32_t offset, std::span<const uint8_t> from) = 0;
@@ -56,7 +62,8 @@ struct RequesterOptions {
   Connection connection{};
   uint32_t first_psn = 0;
   uint32_t depth = 128;              // requests that it holds at once
-  uint32_t window = 64;              // request packets in flight
+  uint32_t window = 64;              // request packets in flight, at most
+  uint32_t first_window = 64;        // in the beginning; at most `window` counts
   uint32_t max_rd_atomic = 1;        // READs and atomics in flight
   uint64_t timeout_ns = UINT64_MAX;  // ack_timeout_ns(ibv_qp_attr::timeout); UINT64_MAX: none
   uint32_t retry_cnt = 7;
@@ -90,20 +97,38 @@ class RequesterMachine {
   // undefined.
   bool next_packet(int64_t now, OutgoingPacket* out);
 
-  // The packet of the last next_packet() was not sent, since the network is full: the next one is the same.
-  // RC only; nothing else was called in between.
-  void take_back();
+  // Where next_packet() is.
+  struct Position {
+    uint64_t cursor;
+    uint32_t cursor_psn, sent_psn, since_request, in_flight;
+    uint64_t repeated;
+  };
+  Position position() const;
+  // The packets since then were not sent, as the network is full: the next ones are the same. RC only;
+  // nothing but next_packet() was called in between.
+  void take_back(const Position& position);
 
   // An acknowledgement or response of the peer: well-formed, from its address, and for this queue pair.
   void on_packet(const roce::Packet& packet, int64_t now);
+
+  // The peer has seen packets of this connection that were marked on the way (CNP).
+  void on_congestion(int64_t now);
 
   // When to call on_timer() at the latest; kNoTimer.
   int64_t timer() const;
   void on_timer(int64_t now);
 
+  // Packets that may be in flight besides those that are, whatever the pace.
+  uint32_t room();
+  // Requests that have packets which were never sent.
+  uint64_t requests_unsent() const { return tail_ - cursor_; }
+  // Packets in flight, a READ being one.
+  uint32_t in_flight();
+
   bool is_idle() const { return head_ == tail_; }
   bool has_failed() const { return failed_; }
   uint64_t packets_repeated() const { return repeated_; }
+  const CongestionWindow& congestion() const { return window_; }
 
  private:
   struct Slot {
@@ -115,15 +140,20 @@ class RequesterMachine {
   const Slot& at(uint64_t index) const { return slots_[index % slots_.size()]; }
 
   bool may_start(const Slot& slot) const;
-  uint32_t in_flight() const;
+  uint32_t count_in_flight() const;
+  uint32_t window() const { return is_probing_ ? 1 : window_.packets(); }
   bool build(Slot& slot, OutgoingPacket* out);
   void after_sending(const Slot& slot, int64_t now);
+  void time_packet(int64_t now);
+  int64_t probe_time(int64_t now) const;
 
   bool acknowledge_below(uint32_t end, int64_t now);
   void progress(uint32_t acknowledged, int64_t now);
   void complete_head(int64_t now);
   void go_back();
   void lose(int64_t now);
+  void probe(int64_t now);
+  void end_probe(uint32_t acknowledged, int64_t now);
   void fail(Failure failure);
   void on_nak(const roce::Packet& packet, int64_t now);
   void on_response(const roce::Packet& packet, int64_t now);
@@ -146,10 +176,21 @@ class RequesterMachine {
   bool recovering_ = false;        // went back, without progress since
   bool failed_ = false;
   uint64_t repeated_ = 0;
-  struct {
-    uint64_t cursor;
-    uint32_t cursor_psn, sent_psn, since_request;
-  } before_{};  // the last packet
+
+  CongestionWindow window_;
+  uint32_t in_flight_ = 0;  // count_in_flight(), unless kUnknown
+  bool is_timed_ = false;   // `timed_psn_` was sent at `timed_at_`, once
+  uint32_t timed_psn_ = 0;
+  int64_t timed_at_ = 0;
+  int64_t paced_until_ = kNoTimer;
+  int64_t probe_at_ = kNoTimer;
+  uint32_t probes_ = 0;      // since the last progress
+  bool is_probing_ = false;  // until the peer answers
+  // Before the probe, where next_packet() was.
+  uint64_t cursor_before_probe_ = 0;
+  uint32_t psn_before_probe_ = 0;
+
+  static constexpr uint32_t kUnknown = UINT32_MAX;
 };
 
 }  // namespace verbena::packets

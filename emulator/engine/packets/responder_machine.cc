@@ -24,6 +24,8 @@ Kind kind_of(roce::Operation operation) {
       return Kind::kCompareSwap;
     case roce::Operation::kFetchAdd:
       return Kind::kFetchAdd;
+    case roce::Operation::kAtomicWrite:
+      return Kind::kAtomicWrite;
     default:
       return Kind::kSend;
   }
@@ -32,8 +34,10 @@ Kind kind_of(roce::Operation operation) {
 bool is_request(roce::Operation operation) {
   return operation == roce::Operation::kSend || operation == roce::Operation::kWrite ||
          operation == roce::Operation::kRead || operation == roce::Operation::kCompareSwap ||
-         operation == roce::Operation::kFetchAdd;
+         operation == roce::Operation::kFetchAdd || operation == roce::Operation::kAtomicWrite;
 }
+
+constexpr uint32_t kAtomicLength = 8;
 
 NakCode code_of(Verdict verdict) {
   switch (verdict) {
@@ -86,6 +90,8 @@ void ResponderMachine::in_order(const roce::Packet& packet, const OpcodeInfo& in
 bool ResponderMachine::fits(const roce::Packet& packet, const OpcodeInfo& info) const {
   const Kind kind = kind_of(info.operation);
   if (info.begins == message_.is_active) return false;
+  if (kind == Kind::kAtomicWrite)
+    return packet.payload.size() == kAtomicLength && packet.reth.length == kAtomicLength;
   if (brings_response(kind)) return true;
   if (!info.begins && kind != message_.kind) return false;
   const size_t size = packet.payload.size(), mtu = options_.connection.mtu;
@@ -111,9 +117,9 @@ ArrivedPiece ResponderMachine::piece_of(const roce::Packet& packet, const Opcode
   piece.bytes = packet.payload;
   if (piece.kind == Kind::kSend) {
     piece.length = message_.done + static_cast<uint32_t>(packet.payload.size()) + !info.ends;
-  } else if (piece.kind >= Kind::kCompareSwap) {
+  } else if (brings_value(piece.kind)) {
     const bool swaps = piece.kind == Kind::kCompareSwap;
-    piece.length = 8;
+    piece.length = kAtomicLength;
     piece.remote_address = packet.atomic.address;
     piece.rkey = packet.atomic.rkey;
     piece.compare_add = swaps ? packet.atomic.compare : packet.atomic.swap_add;
@@ -161,8 +167,10 @@ void ResponderMachine::atomic(const roce::Packet& packet, const OpcodeInfo& info
   if (verdict != Verdict::kDone) return refuse(verdict, packet.bth.psn);
   msn_ = (msn_ + 1) & kPsnMask;
   expected_psn_ = psn_next(packet.bth.psn);
-  results_[results_kept_++ % results_.size()] = {packet.bth.psn, before, true};
-  append({.type = Answer::Type::kAtomic, .psn = packet.bth.psn, .msn = msn_, .before = before});
+  const Answer::Type type =
+      info.operation == roce::Operation::kAtomicWrite ? Answer::Type::kWritten : Answer::Type::kAtomic;
+  results_[results_kept_++ % results_.size()] = {packet.bth.psn, before, type, true};
+  append({.type = type, .psn = packet.bth.psn, .msn = msn_, .before = before});
 }
 
 // A packet that was carried out before: its answer was lost, or is late.
@@ -185,11 +193,8 @@ void ResponderMachine::repeated(const roce::Packet& packet, const OpcodeInfo& in
     if (!result.is_valid || result.psn != psn) continue;
     forget_answers_from(psn);
     if (responses_due() >= options_.max_dest_rd_atomic) return;
-    return append({.type = Answer::Type::kAtomic,
-                   .psn = psn,
-                   .msn = msn_,
-                   .before = result.before,
-                   .is_repeated = true});
+    return append(
+        {.type = result.type, .psn = psn, .msn = msn_, .before = result.before, .is_repeated = true});
   }
 }
 
@@ -308,7 +313,29 @@ bool ResponderMachine::build_read(Answer& answer, OutgoingPacket* out) {
   return true;
 }
 
+void ResponderMachine::on_mark(int64_t now) {
+  if (now - cnp_at_ < kCnpInterval) return;
+  cnp_at_ = now;
+  cnp_due_ = true;
+}
+
+// BECN is set, and 16 reserved bytes follow (annex A17.9.3).
+void ResponderMachine::build_cnp(OutgoingPacket* out) {
+  constexpr size_t kReserved = 16;
+  cnp_due_ = false;
+  out->packet = {};
+  out->packet.bth.opcode = roce::kCnpOpcode;
+  out->packet.bth.becn = true;
+  out->packet.bth.pkey = options_.connection.pkey;
+  out->packet.bth.destination_qpn = options_.connection.remote_qpn;
+  std::ranges::fill(out->make_payload(kReserved), uint8_t{0});
+}
+
 bool ResponderMachine::next_packet(OutgoingPacket* out) {
+  if (cnp_due_) {
+    build_cnp(out);
+    return true;
+  }
   while (answer_count_ != 0) {
     Answer& answer = answer_at(0);
     roce::Packet& packet = out->packet;
@@ -323,9 +350,10 @@ bool ResponderMachine::next_packet(OutgoingPacket* out) {
       if (!build_read(answer, out)) continue;
       is_last = answer.offset == answer.read.length;
     } else {
-      packet.bth.opcode = roce::opcode_of(
-          options_.connection.transport(),
-          answer.type == Answer::Type::kAtomic ? PacketType::kAtomicAcknowledge : PacketType::kAcknowledge);
+      const PacketType type = answer.type == Answer::Type::kAtomic    ? PacketType::kAtomicAcknowledge
+                              : answer.type == Answer::Type::kWritten ? PacketType::kReadResponseOnly
+                                                                      : PacketType::kAcknowledge;
+      packet.bth.opcode = roce::opcode_of(options_.connection.transport(), type);
     }
     if (is_last) forget_first_answer();
     return true;

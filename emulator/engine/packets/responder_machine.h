@@ -15,7 +15,8 @@
 // A READ is fetched packet by packet, when the network takes it. Requests behind it may be carried out before
 // (vol. 1, 10.8.3.3: a READ is ordered before later requests by a fence only).
 //
-// Sources: InfiniBand Architecture Specification vol. 1, 9.7.4 to 9.7.5, 9.8; the kernel's rxe_resp.c.
+// Sources: InfiniBand Architecture Specification vol. 1, 9.7.4 to 9.7.5, 9.8, annex A17.9 (CNP); the kernel's
+// rxe_resp.c.
 //
 // Not thread-safe. After construction nothing allocates.
 #pragma once
@@ -50,7 +51,7 @@ struct ArrivedPiece {
 
 enum class Verdict : uint8_t {
   kDone,
-  kRnr,  // no receive WQE, or not now: nothing has happened, the packet comes again
+  kRnr,             // no receive WQE, or not now: nothing has happened, the packet comes again
   kInvalidRequest,  // refused, by NAK code
   kRemoteAccess,
   kRemoteOperation,
@@ -66,6 +67,7 @@ class ResponderHost {
   virtual Verdict check_read(const ArrivedPiece& read) = 0;
   // Bytes [offset, offset + to.size()) of what `read` asks for.
   virtual Verdict fetch(const ArrivedPiece& read, uint32_t offset, std::span<uint8_t> to) = 0;
+  // An atomic, or an ATOMIC WRITE (`before` stays as it is). Once for each.
   virtual Verdict change(const ArrivedPiece& atomic, uint64_t* before) = 0;
   // ibv_qp_attr::min_rnr_timer, sent after kRnr.
   virtual uint8_t rnr_timer() = 0;
@@ -91,8 +93,17 @@ class ResponderMachine {
   // ignored.
   void on_packet(const roce::Packet& packet);
 
+  // A packet of the peer was marked on the way (ECN): the peer gets a CNP, once in kCnpInterval.
+  void on_mark(int64_t now);
+  static constexpr int64_t kCnpInterval = 50'000;  // ns
+
   // The next answer. False: none, until a packet comes.
   bool next_packet(OutgoingPacket* out);
+
+  // Are acknowledgements all that is due? They may wait for the requester's next packet, or for a moment.
+  bool may_wait() const {
+    return !cnp_due_ && answer_count_ <= 1 && (answer_count_ == 0 || answer_at(0).type == Answer::Type::kAck);
+  }
 
   uint32_t expected_psn() const { return expected_psn_; }
   bool has_failed() const { return failed_; }
@@ -100,7 +111,7 @@ class ResponderMachine {
  private:
   // An answer that is due. The PSN of a READ's is that of its next packet.
   struct Answer {
-    enum class Type : uint8_t { kAck, kNak, kRead, kAtomic } type = Type::kAck;
+    enum class Type : uint8_t { kAck, kNak, kRead, kAtomic, kWritten } type = Type::kAck;
     uint8_t syndrome = 0;
     uint32_t psn = 0;
     uint32_t msn = 0;
@@ -112,6 +123,7 @@ class ResponderMachine {
   struct AtomicResult {
     uint32_t psn;
     uint64_t before;
+    Answer::Type type;  // kAtomic or kWritten
     bool is_valid;
   };
   struct Message {
@@ -136,6 +148,10 @@ class ResponderMachine {
   void drop_message();
 
   bool build_read(Answer& answer, OutgoingPacket* out);
+  void build_cnp(OutgoingPacket* out);
+  const Answer& answer_at(uint32_t index) const {
+    return answers_[(first_answer_ + index) % answers_.size()];
+  }
   Answer& answer_at(uint32_t index) { return answers_[(first_answer_ + index) % answers_.size()]; }
   void append(const Answer& answer);
   void acknowledge(uint32_t psn);
@@ -148,7 +164,9 @@ class ResponderMachine {
   ResponderHost& host_;
   uint32_t expected_psn_;
   uint32_t msn_ = 0;
-  bool nak_sent_ = false;  // since the expected PSN is awaited
+  bool cnp_due_ = false;
+  int64_t cnp_at_ = INT64_MIN / 2;  // the last one
+  bool nak_sent_ = false;           // since the expected PSN is awaited
   bool failed_ = false;
   Message message_;
   std::vector<Answer> answers_;  // a ring

@@ -47,7 +47,7 @@ int post_send(Qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   // may be waiting for hazard guards on end.
   HazardGuard guard;
   const uint32_t target = qp->expected_target.load(std::memory_order_relaxed);
-  if (target != UINT32_MAX) guard.announce(qp->hazards, target);
+  if (target != UINT32_MAX) guard.announce(qp->hazards, target, changes_word(wr));
   if (qp->send_lock.try_lock()) [[likely]] {
     HazardGuard::confirm_after_locking();
   } else {

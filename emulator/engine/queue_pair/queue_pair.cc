@@ -34,6 +34,7 @@
 #include "engine/rules/device_attributes.h"
 #include "engine/rules/privilege.h"
 #include "engine/rules/program_enum.h"
+#include "insight.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -292,6 +293,13 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
+
+bool is_flushing(const Qp* qp) {
+  constexpr uint32_t kErrors = kPendingAccessError | kPendingRequestError | kPendingFatal | kPendingOverrun;
+  const ibv_qp_state state = qp_state(qp);
+  return state == IBV_QPS_ERR || state == IBV_QPS_RESET ||
+         (qp->shared->pending_flags.load(std::memory_order_relaxed) & kErrors) != 0;
+}
 
 int query_qp(Qp* qp, ibv_qp_attr* attr, ibv_qp_init_attr* init) {
   if (int error = usable(*qp->context); error != 0) return error;

@@ -10,8 +10,9 @@
 
 namespace verbena {
 
-faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection) {
-  if (request.done != 0) return {};  // it has begun
+namespace {
+
+faults::RequestFacts facts_of(const Qp& qp, const SendRequest& request) {
   const uint64_t timeout = ack_timeout_ns(qp.attr.timeout);
   faults::RequestFacts facts;
   facts.qp = qp.index;
@@ -24,7 +25,22 @@ faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, fault
   facts.timeout_ns = timeout == kNever ? 0 : timeout;
   facts.retry_cnt = qp.attr.retry_cnt;
   facts.rnr_retry = qp.attr.rnr_retry;
-  return injection.on_request(facts, now_ns());
+  return facts;
+}
+
+}  // namespace
+
+faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection) {
+  if (request.done != 0) return {};  // it has begun
+  return injection.on_request(facts_of(qp, request), now_ns());
+}
+
+bool acknowledgement_is_lost(Qp& qp, SendRequest& request, faults::Injection& injection) {
+  if (!injection.loses_ack(facts_of(qp, request), now_ns())) return false;
+  request.done = 0;
+  std::atomic<uint32_t>& retries = qp.shared->retries;
+  retries.store(retries.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace verbena

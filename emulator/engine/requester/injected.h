@@ -9,6 +9,9 @@
 
 namespace verbena {
 
+// The request has been carried out. True: its acknowledgement is lost, and it stays at the head of the send
+// queue.
+bool acknowledgement_is_lost(Qp& qp, SendRequest& request, faults::Injection& injection);
 faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection);
 
 }  // namespace verbena

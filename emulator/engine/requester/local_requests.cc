@@ -89,9 +89,9 @@ Response bind(Qp& qp, const BindRequest& request) {
     forget_region(window);
     window.was_bound = false;
     if (region == nullptr) return {Answer::kAck};
-    process.memory().bind_window(process.segment(), request.rkey,
-                                 bound_region(state, region->region, request.binding),
-                                 window.kind == KeyKind::kWindow2 ? qp.shared->qpn : 0);
+    process.memory().bind_window(
+        process.segment(), request.rkey, bound_region(state, region->region, request.binding),
+        window.kind == KeyKind::kWindow2 ? qp.shared->qpn : 0, MemoryKey::unpack(region->lkey).index);
     window.region = region;
     window.was_bound = true;
     region->windows.push_back(&window);

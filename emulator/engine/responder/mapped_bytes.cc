@@ -9,17 +9,24 @@
 
 namespace verbena {
 
-MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, MemoryKey key,
-                               uint64_t address, uint64_t size, bool writes) {
+MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, uint64_t address,
+                               uint64_t size, bool writes) {
+  return requester.payload != nullptr
+             ? MappedBytes{}
+             : find_mapped_in(*requester.process, *requester.path.memory, mr, address, size, writes);
+}
+
+MappedBytes find_mapped_in(Process& process, PeerAdapter& adapter, const SharedMr& mr, uint64_t address,
+                           uint64_t size, bool writes) {
   using State = MappedRegions::State;
-  PeerAdapter& adapter = *requester.path.memory;
   // This process's own memory needs no mapping, but has no guard against pages that are gone.
-  if (adapter.view().is_own() || requester.payload != nullptr || !adapter.is_within_reach()) return {};
-  const MappedRegions::Found found = adapter.regions().find(key, mr.mappable.load(std::memory_order_acquire));
+  if (adapter.view().is_own() || !adapter.is_within_reach()) return {};
+  const MappedRegions::Found found =
+      adapter.regions().find(mr.region, mr.mappable.load(std::memory_order_acquire));
   if (found.is_new) {
     const KeepErrno guard;
-    requester.process->peers().note_region();
-    requester.process->membership().kick();
+    process.peers().note_region();
+    process.membership().kick();
   }
   // kTaken: another thread is making the entry.
   if (found.file == nullptr)

@@ -15,8 +15,8 @@ struct MappedBytes {
   bool is_pending = false;     // they may be soon: to be looked up again with the next request
 };
 
-// The epoch of the responder's regions. Loaded before find_mapped(), it tells afterwards whether what was found
-// still holds.
+// The epoch of the responder's regions. Loaded before find_mapped(), it tells afterwards whether what was
+// found still holds.
 inline uint32_t mapping_epoch(const RequesterContext& requester) {
   return requester.path.memory->view().header().mr_epoch.load(std::memory_order_acquire);
 }
@@ -24,21 +24,26 @@ inline bool is_current(const RequesterContext& requester, uint32_t epoch) {
   return mapping_epoch(requester) == epoch;
 }
 
-// As find_mapped(), for a region that may be mapped.
-MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, MemoryKey key,
-                               uint64_t address, uint64_t size, bool writes);
+// [address, address + size) of the region or window `mr` of `adapter`, if this process has mapped it or may
+// do so. For requests that this process carries out for its own program. Asks for the mapping if there is
+// none yet. Under a hazard guard.
+MappedBytes find_mapped_in(Process& process, PeerAdapter& adapter, const SharedMr& mr, uint64_t address,
+                           uint64_t size, bool writes);
 
-// [address, address + size), in the responder's address space, of the region that `key` names: an lkey or an
-// rkey that translate() has found valid under the hazard guard that the caller holds. `writes`: they are to
-// be written. Asks for the mapping if there is none yet.
+// As find_mapped(), for a region that may be mapped.
+MappedBytes find_mapped_slowly(RequesterContext& requester, const SharedMr& mr, uint64_t address,
+                               uint64_t size, bool writes);
+
+// [address, address + size), in the responder's address space, of the region or window that `key` names: an
+// lkey or an rkey that translate() has found valid under the hazard guard that the caller holds. `writes`:
+// they are to be written. Asks for the mapping if there is none yet.
 inline MappedBytes find_mapped(RequesterContext& requester, uint32_t key, uint64_t address, uint64_t size,
                                bool writes) {
   const SegmentView& view = requester.path.memory->view();
-  const MemoryKey parts = MemoryKey::unpack(key);
-  const SharedMr* const mr = view.mr(parts.index);
+  const SharedMr* const mr = view.mr(MemoryKey::unpack(key).index);
   if (mr == nullptr || mr->mappable.load(std::memory_order_acquire) == 0) [[likely]]
     return {};
-  return find_mapped_slowly(requester, *mr, parts, address, size, writes);
+  return find_mapped_slowly(requester, *mr, address, size, writes);
 }
 
 }  // namespace verbena

@@ -10,9 +10,11 @@
 
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/payload_stream.h"
+#include "engine/responder/pieces.h"
 #include "engine/responder/response_event.h"
 #include "engine/responder/xrc_target.h"
 #include "fabric/guarded_copy.h"
+#include "fabric/hazards.h"
 #include "fabric/own_memory.h"
 #include "observe/log.h"
 
@@ -212,6 +214,10 @@ Placed place_chunk(RequesterContext& requester, Request& request, const LocalByt
   iovec from[kMaxRanges];
   iovec to[kMaxRanges];
   size_t froms = cut(local.ranges, local.count, request.done, size, from);
+  if (const uint64_t order = order_on_purpose(requester, request); order != 0) [[unlikely]] {
+    const int error = place_in_pieces(requester, request, local, remote, remotes, size, order);
+    return error != 0 ? verdict(error, requester, from, froms) : advance(request, size);
+  }
   if (place_mapped(requester, request, from, froms, remote, remotes, mapped, size))
     return advance(request, size);
   const size_t tos = cut(remote, remotes, request.done, size, to);
@@ -289,6 +295,14 @@ bool change_mapped(const Request& request, std::byte* mapped, uint64_t* before) 
              : fetch_add_guarded(word, request.compare_add, before);
 }
 
+// Waits until no requester is changing a word in place that has not seen the lock. False: a process is
+// stopped, and the request is to be tried again.
+bool others_have_seen_lock(const PeerAdapter& adapter, const NodeDirectory& directory) {
+  constexpr int64_t kPatience = 20'000;  // ns
+  return adapter.view().header().may_be_mapped.load(std::memory_order_seq_cst) == 0 ||
+         word_changes_released(directory, adapter.slot(), kPatience);
+}
+
 // As a read and a write.
 int change_by_system_calls(PeerAdapter& adapter, const NodeDirectory& directory, const Request& request,
                            uint64_t address, uint64_t* before) {
@@ -329,12 +343,15 @@ Placed change_atomically(RequesterContext& requester, const Request& request, ui
   std::byte* const word =
       mapped.bytes != nullptr && is_current(requester, mapped.epoch) ? mapped.bytes[0] : nullptr;
   const bool aligned = reinterpret_cast<uintptr_t>(word) % 8 == 0;
-  const int error = word != nullptr && aligned && change_mapped(request, word, before)
-                        ? 0
-                        : change_by_system_calls(adapter, directory, request, address, before);
+  int error = 0;
+  if (word == nullptr || !aligned || !change_mapped(request, word, before))
+    error = others_have_seen_lock(adapter, directory)
+                ? change_by_system_calls(adapter, directory, request, address, before)
+                : EBUSY;
   uint64_t held = mine;
   lock.compare_exchange_strong(held, 0, std::memory_order_release);
   own_lock.unlock();
+  if (error == EBUSY) return Placed::kBusy;
   if (error == ESRCH) return Placed::kGone;
   return error == 0 ? Placed::kWhole : Placed::kRemoteFault;
 }

@@ -16,9 +16,9 @@ namespace verbena {
 inline constexpr uint32_t kChunkSize = 1024 * 1024;
 
 // Where the responder's ranges are in this process (mapped_bytes.h), if all of them are. `epoch`: of the
-// responder's regions (SegmentHeader::mr_epoch) when they were looked up. If it is another one after a copy, the
-// owner may have put other memory in the place meanwhile (fork(2)), and the bytes are moved once more, by system
-// call.
+// responder's regions (SegmentHeader::mr_epoch) when they were looked up. If it is another one after a copy,
+// the owner may have put other memory in the place meanwhile (fork(2)), and the bytes are moved once more, by
+// system call.
 struct MappedRanges {
   std::byte* const* bytes = nullptr;
   uint32_t epoch = 0;
@@ -44,6 +44,13 @@ Placed fetch_chunk(RequesterContext& requester, Request& request, const LocalByt
 // called again.
 Placed change_atomically(RequesterContext& requester, const Request& request, uint64_t address,
                          const MappedRanges& mapped, uint64_t* before);
+
+// Does a requester hold the lock for atomics on that word, to read and write it? Under a hazard guard that
+// changes words (HazardGuard::changes_words()): if not, none begins before the guard ends.
+inline bool is_word_locked(const RequesterContext& requester, uint64_t address) {
+  const auto& lock = requester.path.memory->view().header().atomics_locks[atomics_lock_of(address)];
+  return lock.holder.load(std::memory_order_acquire) != 0;
+}
 
 // Has every eager message of this QP for `remote` (addresses of the responder) been scattered? Eager messages
 // lie in the receive slots until their completions are polled, and what would overlap one of them has to

@@ -29,7 +29,7 @@ void Management::send(PacketSender& sender, const Mad& mad) {
   datagram.qkey = roce::kManagementQkey;
   datagram.psn = psn_.fetch_add(1, std::memory_order_relaxed) & 0xffffff;
   datagram.payload = mad.bytes;
-  sender.send(mad.to, packets::packet_of(datagram));
+  sender.send(mad.to, {}, packets::packet_of(datagram));
 }
 
 bool Management::parse(std::span<const uint8_t> datagram, Mad* out) {

@@ -43,6 +43,8 @@ ibv_wr_opcode wr_opcode_of(const ArrivedPiece& piece) {
       return IBV_WR_ATOMIC_CMP_AND_SWP;
     case Kind::kFetchAdd:
       return IBV_WR_ATOMIC_FETCH_AND_ADD;
+    case Kind::kAtomicWrite:
+      return kAtomicWrite;
   }
   return IBV_WR_SEND;
 }
@@ -249,7 +251,10 @@ Verdict PacketResponder::change(const ArrivedPiece& atomic, uint64_t* before) {
   message_psn_ = atomic.psn;
   Request request = request_in(atomic);
   request.done = 0;
-  const iovec range{before, sizeof *before};
+  // What was there before; or what is to be there.
+  const bool brings = packets::brings_value(atomic.kind);
+  const iovec range{brings ? static_cast<void*>(before) : const_cast<uint8_t*>(atomic.bytes.data()),
+                    sizeof *before};
   requester_.payload = nullptr;
   bytes_ = {};
   const Verdict verdict = verdict_of(carry_out(request, {&range, 1}));

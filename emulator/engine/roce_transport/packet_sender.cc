@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "engine/roce_transport/source_port.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 #include "observe/observer.h"
@@ -14,8 +15,6 @@
 namespace verbena {
 namespace {
 
-// Source ports of RoCE v2 lie here (Annex A17, A17.3.2; the kernel's rdma_flow_label_to_udp_sport()).
-constexpr uint16_t kFirstPort = 0xc000;
 constexpr uint8_t kHopLimit = 64;  // ip(7), ip_default_ttl
 constexpr unsigned kPorts = 0x4000, kPortTries = 64;
 
@@ -25,35 +24,100 @@ int PacketSender::open(const wire::NetAddress& address, std::string* problem) {
   const auto pid = static_cast<unsigned>(getpid());
   int error = EADDRINUSE;
   for (unsigned i = 0; i < kPortTries && error == EADDRINUSE; ++i) {
-    const unsigned port = kFirstPort + (pid * 61 + i * 97) % kPorts;
-    error = socket_.open(address, static_cast<uint16_t>(port), problem);
+    const unsigned port = kFirstSourcePort + (pid * 61 + i * 97) % kPorts;
+    error = sockets_[0].open(address, static_cast<uint16_t>(port), problem);
   }
-  if (error == EADDRINUSE) error = socket_.open(address, 0, problem);
-  if (error == 0) keep_from_children(socket_.fd());
-  return error;
+  if (error == EADDRINUSE) error = sockets_[0].open(address, 0, problem);
+  if (error != 0) return error;
+  keep_from_children(sockets_[0].fd());
+  trains_ = std::make_unique_for_overwrite<PacketTrain[]>(kTrains);
+  return 0;
 }
 
-bool PacketSender::send(const wire::NetAddress& to, const roce::Packet& packet) {
-  std::array<uint8_t, roce::kMaxPacket> bytes;
-  const size_t size = roce::write(packet, bytes);
-  if (size == 0) return true;
-  const int error = socket_.send({to, udp::kRocePort}, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) {
-    if (Observer* const seen = observer(); seen != nullptr) [[unlikely]] {
-      PacketRoute route;
-      route.source = address().bytes;
-      route.destination = to.bytes;
-      route.hop_limit = kHopLimit;
-      seen->on_packet({route, socket_.own().port, std::span(bytes).first(size)});
-    }
-    return true;
+uint32_t PacketSender::choose_socket(uint16_t port) {
+  const uint32_t index = port % kMostSockets;
+  std::lock_guard lock(opening_);
+  udp::RoceSocket& socket = sockets_[index];
+  if (socket.fd() >= 0) return index;
+  int error = socket.open(address(), port, nullptr);
+  if (error == EADDRINUSE) error = socket.open(address(), 0, nullptr);
+  if (error != 0) return 0;
+  keep_from_children(socket.fd());
+  return index;
+}
+
+// Headers are written in front of the payload, and the padding behind it.
+void PacketTrain::add() {
+  const roce::Packet& packet = next_.packet;
+  const size_t size = roce::packet_size(packet), payload = packet.payload.size();
+  const size_t headers = size - (payload + 3) / 4 * 4;
+  const std::span<uint8_t> datagram(next_.space - headers, size + roce::kIcrcSize);
+  if (size == 0 || roce::write(packet, datagram) == 0) return;
+  datagrams_[count_++] = datagram;
+  used_ += stride(size - headers);
+}
+
+PacketTrain* PacketSender::borrow() {
+  for (size_t i = 0; i < kTrains; ++i) {
+    PacketTrain& train = trains_[i];
+    if (train.is_borrowed_.load(std::memory_order_relaxed) ||
+        train.is_borrowed_.exchange(true, std::memory_order_acquire))
+      continue;
+    train.clear();
+    return &train;
   }
-  if (error == EAGAIN || error == ENOBUFS) return false;
+  return nullptr;
+}
+
+void PacketSender::note_refused(int error, size_t size, const wire::NetAddress& to) {
   if (const uint32_t count = refused_.fetch_add(1, std::memory_order_relaxed); (count & (count + 1)) == 0)
     VERBENA_WARN(roce_not_sent, "a RoCE packet of %zu bytes from %s to %s is not sent: %s%s", size,
                  address().text().c_str(), to.text().c_str(), strerror(error),
                  error == EMSGSIZE ? ": the path MTU of the queue pair is more than the network takes" : "");
+}
+
+void PacketSender::tell_observer(uint16_t port, const wire::NetAddress& to, const udp::IpFields& fields,
+                                 std::span<const uint8_t> packet) const {
+  Observer* const seen = observer();
+  if (seen == nullptr) [[likely]]
+    return;
+  PacketRoute route;
+  route.source = address().bytes;
+  route.destination = to.bytes;
+  route.traffic_class = fields.traffic_class;
+  route.flow_label = fields.flow_label;
+  route.hop_limit = fields.hop_limit != 0 ? fields.hop_limit : kHopLimit;
+  seen->on_packet({route, port, packet});
+}
+
+bool PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet,
+                        uint32_t socket) {
+  std::array<uint8_t, roce::kMaxPacket> bytes;
+  const size_t size = roce::write(packet, bytes);
+  if (size == 0) return true;
+  const int error =
+      sockets_[socket].send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
+  if (error == 0) tell_observer(sockets_[socket].own().port, to, fields, std::span(bytes).first(size));
+  if (error == EAGAIN || error == ENOBUFS) return false;
+  if (error != 0) note_refused(error, size, to);
   return true;
+}
+
+size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
+                          uint32_t socket) {
+  const auto datagrams = train.datagrams();
+  size_t done = 0;
+  while (done < datagrams.size()) {
+    size_t sent = 0;
+    const int error = sockets_[socket].send({to, udp::kRocePort}, fields, datagrams.subspan(done), &sent);
+    for (const auto& datagram : datagrams.subspan(done, sent))
+      tell_observer(sockets_[socket].own().port, to, fields,
+                    datagram.first(datagram.size() - roce::kIcrcSize));
+    done += sent;
+    if (error == EAGAIN || error == ENOBUFS) return done;
+    if (error != 0) note_refused(error, datagrams[done++].size(), to);
+  }
+  return done;
 }
 
 }  // namespace verbena

@@ -31,6 +31,7 @@ struct PacketsCall {
 
 struct ForwardedPacket {
   wire::NetAddress from, to;
+  udp::IpFields ip;
 };
 inline constexpr size_t kForwardedBytes = sizeof(ForwardedPacket) + roce::kMaxPacket;
 

@@ -13,8 +13,14 @@
 namespace verbena {
 namespace {
 
-// What a UDP socket does not say of a packet that has come (ip(7), IP_RECVTTL and IP_RECVTOS would).
-constexpr uint8_t kUsualHopLimit = 64;
+// Of the header that the packet is to have, which is that of the address handle.
+udp::IpFields fields_of_header(const uint8_t* header) {
+  if (header[0] >> 4 != 6) return {header[kGrhBytes - 20 + 1], header[kGrhBytes - 20 + 8], 0};
+  uint32_t first;
+  std::memcpy(&first, header, sizeof first);
+  first = ntohl(first);
+  return {static_cast<uint8_t>(first >> 20), header[7], first & 0xfffff};
+}
 
 }  // namespace
 
@@ -34,11 +40,11 @@ void RoceDatagrams::send(PacketSender& sender, const DatagramTo& to, const wire:
   datagram.has_immediate = (head.flags & kCqeWithImmediate) != 0;
   datagram.immediate = ntohl(head.immediate);
   datagram.payload = {bytes + kGrhBytes, size - kGrhBytes};
-  sender.send(to.address, packets::packet_of(datagram));
+  sender.send(to.address, fields_of_header(bytes), packets::packet_of(datagram));
 }
 
-void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& from,
-                         const wire::NetAddress& to) {
+void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& from, const wire::NetAddress& to,
+                         const udp::IpFields& ip) {
   packets::Datagram datagram;
   // The Q_Key is checked with the queue pair (datagram/delivery.cc).
   const packets::Refused refused =
@@ -51,7 +57,9 @@ void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& fro
   source.type = GidType::kRoceV2;
   ibv_global_route route{};
   std::memcpy(route.dgid.raw, to.bytes.data(), sizeof route.dgid.raw);
-  route.hop_limit = kUsualHopLimit;
+  route.traffic_class = ip.traffic_class;
+  route.hop_limit = ip.hop_limit;
+  route.flow_label = ip.flow_label;
   DatagramHeader header = DatagramHeader::of(source, route);
   const auto size = static_cast<uint32_t>(datagram.payload.size());
   header.set_length(size, datagram.has_immediate);

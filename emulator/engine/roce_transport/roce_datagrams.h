@@ -10,6 +10,7 @@
 #include "engine/datagram/datagram.h"
 #include "engine/objects/network.h"
 #include "roce/packet.h"
+#include "udp/ip_fields.h"
 #include "wire/net_address.h"
 
 namespace verbena {
@@ -25,7 +26,8 @@ class RoceDatagrams {
             uint32_t size);
   // Delivers a UD packet to the queue pair that it names, of whatever process of the node. One thread at a
   // time.
-  void take(const roce::Packet& packet, const wire::NetAddress& from, const wire::NetAddress& to);
+  void take(const roce::Packet& packet, const wire::NetAddress& from, const wire::NetAddress& to,
+            const udp::IpFields& ip);
 
  private:
   Process& process_;

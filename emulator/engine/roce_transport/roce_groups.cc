@@ -42,7 +42,10 @@ std::unique_ptr<udp::RoceSocket> RoceGroups::join(const MulticastGid& gid) const
     error = any ? socket->join_group({address}) : socket->open_group(group, {address}, &problem);
     any |= error == 0;
   }
-  if (any) return socket;
+  if (any) {
+    socket->receive_in_batches();
+    return socket;
+  }
   VERBENA_WARN(roce_group, "ibv_attach_mcast: packets of other machines to %s do not arrive: %s",
                group.text().c_str(), problem.empty() ? strerror(error) : problem.c_str());
   return nullptr;

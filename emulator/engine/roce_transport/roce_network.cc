@@ -52,6 +52,7 @@ int RoceNetwork::open(std::string* problem) {
     int error = open_shared_port(process_.membership(), i, address, &port->receiving, problem);
     if (error == 0) error = port->sending.open(address, problem);
     if (error != 0) return error;
+    port->receiving.receive_in_batches();
     keep_from_children(port->receiving.fd());
     progress_.add_socket(port->receiving);
     std::lock_guard lock(ports_mutex_);
@@ -105,6 +106,7 @@ void RoceNetwork::settle_activity() {
 
 void RoceNetwork::connect(Qp& qp, const std::shared_ptr<Transport>& path) {
   std::lock_guard lock(progress_.mutex());
+  progress_.flush_answers();
   if (const auto old = receiver_.find(qp.shared->qpn)) progress_.forget(*old);
   receiver_.add_route(qp.shared->qpn, std::static_pointer_cast<RocePath>(path));
   settle_activity();
@@ -119,6 +121,7 @@ void RoceNetwork::receive_datagrams(Qp& qp) {
 void RoceNetwork::forget(Qp& qp) {
   {
     std::lock_guard lock(progress_.mutex());
+    progress_.flush_answers();
     if (const auto path = receiver_.find(qp.shared->qpn)) progress_.forget(*path);
     receiver_.remove_route(qp.shared->qpn);
     datagram_qps_.erase(qp.shared->qpn);

@@ -51,6 +51,7 @@ class RoceNetwork final : public Network {
 
   int descriptor() const { return progress_.descriptor(); }
   int64_t serve() { return progress_.serve(); }
+  void flush_at_exit() { progress_.flush_at_exit(); }
 
   // ---- Network ----
   std::shared_ptr<Transport> path_to(const Qp& qp, const ibv_qp_attr& attr) override;

@@ -16,6 +16,7 @@
 #include "engine/responder/payload_stream.h"
 #include "engine/responder/peer_path.h"
 #include "engine/roce_transport/packet_sender.h"
+#include "engine/roce_transport/source_port.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/timers.h"
 #include "fabric/hazards.h"
@@ -27,11 +28,17 @@ namespace {
 
 using packets::Failure;
 using packets::Kind;
-using packets::OutgoingPacket;
 using packets::PacketRequest;
 
-// Packets in flight of one queue pair. The receive buffer of a socket holds about 90 of 1 KiB by default.
-constexpr uint32_t kPacketWindow = 64;
+// Packets in flight of one queue pair, at most and in the beginning. The receive buffer of a socket holds
+// about 90 of 1 KiB by default.
+constexpr uint32_t kPacketWindow = 128, kFirstWindow = 32;
+// While so many packets are in flight, requests wait for each other until so many may go together: a system
+// call for each of them would cost more than all else. Acknowledgements come meanwhile, and they are sent
+// then as well; at the latest after this time, ns.
+constexpr uint32_t kBusy = 8, kTogether = 16;
+constexpr int64_t kLongestHold = 20'000;
+constexpr uint32_t kLongestHeld = 1024;  // bytes
 // When the network is full, this long until the next attempt.
 constexpr int64_t kFullPause = 100'000;
 
@@ -45,7 +52,27 @@ packets::RequesterOptions requester_options(const Qp& qp, const ibv_qp_attr& att
   options.connection = connection_of(qp, attr, remote_qpn);
   options.depth = static_cast<uint32_t>(qp.sq.size());
   options.window = kPacketWindow;
+  options.first_window = kFirstWindow;
   return options;
+}
+
+// The hop limit is the route's, whatever the attributes say (the kernel's ib_resolve_unicast_gid_dmac()); the
+// ECN bits are ours (mlx5_set_path() takes the DSCP alone). RFC 8085, 3.1.7: ECT only if marks are obeyed.
+udp::IpFields ip_fields_of(const ibv_qp_attr& attr, bool obeys_marks) {
+  const ibv_global_route& route = attr.ah_attr.grh;
+  const auto dscp = static_cast<uint8_t>(route.traffic_class & ~udp::kEcnMask);
+  return {static_cast<uint8_t>(dscp | (obeys_marks ? udp::kEcnCapable : 0)), 0, route.flow_label & 0xfffff};
+}
+
+uint16_t port_of_path(const Qp& qp, const ibv_qp_attr& attr) {
+  const uint32_t label = attr.ah_attr.grh.flow_label & 0xfffff;
+  return source_port_of(label != 0 ? label : flow_label_of(qp.shared->qpn, attr.dest_qp_num));
+}
+
+// Is there nothing that lowers the rate of such answers?
+bool has_no_window(const roce::Packet& packet) {
+  const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
+  return info->operation == roce::Operation::kReadResponse || info->operation == roce::Operation::kCongestion;
 }
 
 packets::RequesterLimits limits_of(const ibv_qp_attr& attr) {
@@ -54,6 +81,10 @@ packets::RequesterLimits limits_of(const ibv_qp_attr& attr) {
 
 // Nothing: packets have no such operation.
 bool packet_kind(ibv_wr_opcode opcode, Kind* kind) {
+  if (opcode == kAtomicWrite) {
+    *kind = Kind::kAtomicWrite;
+    return true;
+  }
   switch (opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -130,7 +161,11 @@ RocePath::RocePath(Qp& qp, const ibv_qp_attr& attr, const RocePeer& peer, Packet
     : qp_(qp),
       peer_(peer),
       sender_(sender),
+      socket_(sender.choose_socket(port_of_path(qp, attr))),
       owner_(owner),
+      mtu_(mtu_bytes(attr.path_mtu)),
+      fields_(ip_fields_of(attr, is_acknowledged(qp.type))),
+      unlimited_(ip_fields_of(attr, false)),
       requester_(requester_options(qp, attr, peer.qpn), *this),
       host_(qp, peer_.address, peer.qpn, psn_of(attr.rq_psn)),
       responder_({connection_of(qp, attr, peer.qpn), psn_of(attr.rq_psn), attr.max_dest_rd_atomic}, host_) {}
@@ -162,6 +197,10 @@ SendResult RocePath::send(Qp& qp, const SendOperation& operation, SendRequest& r
   if (has_failed_ || !requester_.post(packet_request(request, operation, kind)))
     return {SendOutcome::kBlocked};
   const bool is_alone = qp.sq_next == request.number;
+  if (may_hold(request)) {
+    if (held_until_ == kEndOfTime) owner_.note_timer(held_until_ = now_ns() + kLongestHold);
+    return {SendOutcome::kSent};
+  }
   send_packets(now_ns());
   if (is_alone && has_failed_ && failed_number_ == request.number) {
     has_failed_ = false;
@@ -178,13 +217,49 @@ SendResult RocePath::send(Qp& qp, const SendOperation& operation, SendRequest& r
   return {SendOutcome::kSent};
 }
 
+// Only what goes together with others is worth waiting for: single packets.
+bool RocePath::may_hold(const SendRequest& request) {
+  return is_watched_ && is_acknowledged(qp_.type) && request.length <= kLongestHeld &&
+         requester_.requests_unsent() < kTogether && requester_.in_flight() >= kBusy;
+}
+
 void RocePath::send_packets(int64_t now) {
   is_full_ = false;
-  OutgoingPacket out;
-  while (requester_.next_packet(now, &out)) {
-    if (!ports_up(qp_.requester)) continue;
-    if (sender_.send(peer_.address, out.packet) || !is_acknowledged(qp_.type)) continue;
-    requester_.take_back();
+  held_until_ = kEndOfTime;
+  if (const BorrowedTrain train(sender_); train) return send_trains(*train, now);
+  packets::OwnedOutgoingPacket out;
+  for (;;) {
+    const auto before = requester_.position();
+    if (!requester_.next_packet(now, &out)) return;
+    if (!ports_up(qp_.requester) || sender_.send(peer_.address, fields_, out.packet, socket_)) continue;
+    if (!is_acknowledged(qp_.type)) continue;
+    requester_.take_back(before);
+    is_full_ = true;
+    return;
+  }
+}
+
+void RocePath::send_trains(PacketTrain& train, int64_t now) {
+  train_ = &train;
+  fill_and_send(train, now);
+  train_ = nullptr;
+  ahead_ = {};
+}
+
+void RocePath::fill_and_send(PacketTrain& train, int64_t now) {
+  packets::RequesterMachine::Position before[PacketTrain::kMost];
+  for (bool more = true; more;) {
+    train.clear();
+    ahead_ = {};
+    while (more && !train.is_full()) {
+      before[train.size()] = requester_.position();
+      more = requester_.next_packet(now, &train.next());
+      if (more) train.add();
+    }
+    if (train.size() == 0 || !ports_up(qp_.requester)) continue;
+    const size_t sent = sender_.send(peer_.address, fields_, train, socket_);
+    if (sent == train.size() || !is_acknowledged(qp_.type)) continue;
+    requester_.take_back(before[sent]);
     is_full_ = true;
     return;
   }
@@ -216,9 +291,11 @@ void RocePath::failed(uint64_t number, Failure failure) {
   error_ = failure_error(failure, local_error_);
 }
 
-// Moves bytes between `here` and [offset, offset + size) of the memory of a request.
-VendorError RocePath::move(uint64_t number, uint32_t offset, const iovec& here, bool to_program) {
-  if (here.iov_len == 0) return VendorError::none;
+// Moves bytes between `here` and [offset, ...) of the memory of a request.
+VendorError RocePath::move(uint64_t number, uint32_t offset, std::span<const iovec> here, bool to_program) {
+  size_t size = 0;
+  for (const iovec& part : here) size += part.iov_len;
+  if (size == 0) return VendorError::none;
   const SendRequest& wanted = request(number);
   Process& process = *qp_.process;
   const HazardGuard guard(process.hazards(), process.membership().slot());
@@ -227,42 +304,76 @@ VendorError RocePath::move(uint64_t number, uint32_t offset, const iovec& here, 
   const VendorError error =
       find_local_bytes(qp_, *find_send_operation(wanted.opcode), wanted, ranges, &count);
   if (error != VendorError::none) return error;
-  count = cut_ranges(ranges, count, offset, here.iov_len, parts, PeerAdapter::kMaxRanges);
-  if (!to_program && (wanted.is_inline || here.iov_len <= kBounceSize)) {
-    auto* to = static_cast<uint8_t*>(here.iov_base);
+  count = cut_ranges(ranges, count, offset, size, parts, PeerAdapter::kMaxRanges);
+  if (!to_program && here.size() == 1 && (wanted.is_inline || size <= kBounceSize)) {
+    auto* to = static_cast<uint8_t*>(here[0].iov_base);
     for (size_t i = 0; i < count; ++i) {
       std::memcpy(to, parts[i].iov_base, parts[i].iov_len);
       to += parts[i].iov_len;
     }
     return VendorError::none;
   }
-  const int failed = to_program ? process.self().write(process.directory(), &here, 1, parts, count)
-                                : process.self().read(process.directory(), &here, 1, parts, count);
+  PeerAdapter& self = process.self();
+  const int failed = to_program ? self.write(process.directory(), here.data(), here.size(), parts, count)
+                                : self.read(process.directory(), here.data(), here.size(), parts, count);
   return failed == 0 ? VendorError::none : VendorError::local_memory_gone;
 }
 
+// The packets that follow in the same message will be asked for next, and it is known where they will lie:
+// one system call for all. True: the bytes are there.
+bool RocePath::gather_ahead(uint64_t number, uint32_t offset, std::span<uint8_t> to) {
+  const auto size = static_cast<uint32_t>(to.size());
+  if (ahead_.number == number && offset > ahead_.begin && offset < ahead_.end)
+    return to.data() == ahead_.at + (offset - ahead_.begin) / mtu_ * PacketTrain::stride(mtu_);
+  const SendRequest& wanted = request(number);
+  if (train_ == nullptr || wanted.is_inline || size != mtu_ || wanted.length - offset <= mtu_) return false;
+  iovec here[PacketTrain::kMost];
+  const size_t most = std::min<size_t>(train_->space(mtu_), requester_.room());
+  size_t count = 0;
+  uint32_t end = offset;
+  for (; count < most && end < wanted.length; ++count) {
+    const uint32_t next = std::min(mtu_, wanted.length - end);
+    here[count] = {to.data() + count * PacketTrain::stride(mtu_), next};
+    end += next;
+  }
+  if (count < 2 || move(number, offset, {here, count}, false) != VendorError::none) return false;
+  ahead_ = {number, offset, end, to.data()};
+  return true;
+}
+
 bool RocePath::gather(uint64_t number, uint32_t offset, std::span<uint8_t> to) {
-  local_error_ = move(number, offset, {to.data(), to.size()}, false);
+  if (gather_ahead(number, offset, to)) return true;
+  const iovec here{to.data(), to.size()};
+  local_error_ = move(number, offset, {&here, 1}, false);
   return local_error_ == VendorError::none;
 }
 
 bool RocePath::scatter(uint64_t number, uint32_t offset, std::span<const uint8_t> from) {
-  local_error_ = move(number, offset, {const_cast<uint8_t*>(from.data()), from.size()}, true);
+  const iovec here{const_cast<uint8_t*>(from.data()), from.size()};
+  local_error_ = move(number, offset, {&here, 1}, true);
   return local_error_ == VendorError::none;
 }
 
 bool RocePath::atomic_result(uint64_t number, uint64_t before) {
-  local_error_ = move(number, 0, {&before, sizeof before}, true);
+  const iovec here{&before, sizeof before};
+  local_error_ = move(number, 0, {&here, 1}, true);
   return local_error_ == VendorError::none;
 }
 
 // ---- the receiving thread ----
 
-int64_t RocePath::take_response(const roce::Packet& packet, int64_t now) {
+void RocePath::take_response(const roce::Packet& packet, int64_t now) {
   std::lock_guard lock(qp_.send_lock);
-  if (!is_in_use()) return kEndOfTime;
-  requester_.on_packet(packet, now);
+  if (!is_in_use()) return;
+  if (packet.bth.opcode == roce::kCnpOpcode)
+    requester_.on_congestion(now);
+  else
+    requester_.on_packet(packet, now);
   report();
+}
+
+int64_t RocePath::send_requests(int64_t now) {
+  std::lock_guard lock(qp_.send_lock);
   if (!is_in_use()) return kEndOfTime;
   send_packets(now);
   report();
@@ -280,19 +391,44 @@ void RocePath::take_request(const roce::Packet& packet) {
   responder_.on_packet(packet);
 }
 
+void RocePath::take_mark(int64_t now) {
+  if (host_.is_ready()) responder_.on_mark(now);
+}
+
+// What the network does not take is lost: the peer asks again.
 bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse) {
-  OutgoingPacket out;
+  const auto is_wanted = [&](const roce::Packet& packet) {
+    return !is_sequence_nak(packet) || may_refuse(peer_.address);
+  };
+  if (const BorrowedTrain train(sender_); train) {
+    for (bool more = true; more;) {
+      train->clear();
+      bool unlimited = false;
+      while (more && most > 0 && !train->is_full()) {
+        more = responder_.next_packet(&train->next());
+        if (!more) break;
+        const roce::Packet& packet = train->next().packet;
+        unlimited |= has_no_window(packet);
+        if (is_wanted(packet)) train->add();
+        --most;
+      }
+      if (train->size() != 0 && ports_up(qp_.requester))
+        sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train, socket_);
+      if (most == 0) return false;
+    }
+    return true;
+  }
+  packets::OwnedOutgoingPacket out;
   while (responder_.next_packet(&out)) {
-    // What the network does not take is lost: the peer asks again.
-    const bool is_wanted = !is_sequence_nak(out.packet) || may_refuse(peer_.address);
-    if (is_wanted && ports_up(qp_.requester)) sender_.send(peer_.address, out.packet);
+    if (is_wanted(out.packet) && ports_up(qp_.requester))
+      sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet, socket_);
     if (--most == 0) return false;
   }
   return true;
 }
 
 int64_t RocePath::next_timer(int64_t now) const {
-  const int64_t at = requester_.timer();
+  const int64_t at = std::min(requester_.timer(), held_until_);
   return is_full_ ? std::min(at, now + kFullPause) : at;
 }
 

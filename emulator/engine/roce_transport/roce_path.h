@@ -12,17 +12,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "engine/objects/transport.h"
 #include "engine/packets/requester_machine.h"
 #include "engine/packets/responder_machine.h"
 #include "engine/roce_transport/packet_responder.h"
 #include "engine/rules/vendor_error.h"
+#include "udp/ip_fields.h"
 #include "wire/net_address.h"
 
 namespace verbena {
 
 class PacketSender;
+class PacketTrain;
 class RocePath;
 
 // What a path asks of the module. The caller holds send_lock of the queue pair.
@@ -30,6 +33,9 @@ class RocePathOwner {
  public:
   // Something is in flight: on_timer() must be called until it returns kEndOfTime.
   virtual void watch(const std::shared_ptr<RocePath>& path) = 0;
+  // A watched path wants on_timer() then, ns. A thread that polls sees to it; the service thread may come
+  // later.
+  virtual void note_timer(int64_t at) = 0;
 
  protected:
   ~RocePathOwner() = default;
@@ -58,14 +64,20 @@ class RocePath final : public Transport,
 
   const RocePeer& peer() const { return peer_; }
   const wire::NetAddress& own_address() const;
-  // A packet from the peer's address for this queue pair: a response, or a request. Answers to requests are
-  // sent by send_answers(). take_response() returns when on_timer() is to be called.
-  int64_t take_response(const roce::Packet& packet, int64_t now);
+  // A packet from the peer's address for this queue pair: a response or a CNP, or a request. Answers to
+  // requests are sent by send_answers(), requests that may go now by send_requests(), which returns when
+  // on_timer() is to be called.
+  void take_response(const roce::Packet& packet, int64_t now);
+  int64_t send_requests(int64_t now);
   void take_request(const roce::Packet& packet);
+  // A packet was marked on the way (ECN). The peer is told by a CNP, which is an answer as well.
+  void take_mark(int64_t now);
   // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for
   // a packet out of order be sent now?
   bool send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse);
-  bool awaits_answers = false;  // on the receiver's list
+  // Is nothing due but an acknowledgement?
+  bool may_wait() const { return responder_.may_wait(); }
+  bool awaits_answers = false, awaits_requests = false;  // on the receiver's lists
 
   // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is
   // then not watched any more.
@@ -81,22 +93,39 @@ class RocePath final : public Transport,
 
   bool is_in_use() const;
   void begin();
+  bool may_hold(const SendRequest& request);
   void send_packets(int64_t now);
+  void send_trains(PacketTrain& train, int64_t now);
+  void fill_and_send(PacketTrain& train, int64_t now);
   void report();
   int64_t next_timer(int64_t now) const;
   SendRequest& request(uint64_t number) const;
-  VendorError move(uint64_t number, uint32_t offset, const iovec& here, bool to_program);
+  VendorError move(uint64_t number, uint32_t offset, std::span<const iovec> here, bool to_program);
+  bool gather_ahead(uint64_t number, uint32_t offset, std::span<uint8_t> to);
 
   Qp& qp_;
   const RocePeer peer_;
   PacketSender& sender_;
+  const uint32_t socket_;  // PacketSender::choose_socket()
   RocePathOwner& owner_;
+
+  const uint32_t mtu_;
+  // Of requests and acknowledgements; of responses to READs and CNPs, whose rate nothing lowers.
+  const udp::IpFields fields_, unlimited_;
 
   // ---- under Qp::send_lock ----
   packets::RequesterMachine requester_;
-  bool begun_ = false;       // the PSN of the first request is known
-  bool is_watched_ = false;  // RocePathOwner::watch()
-  bool is_full_ = false;     // the network took nothing
+  bool begun_ = false;              // the PSN of the first request is known
+  bool is_watched_ = false;         // RocePathOwner::watch()
+  bool is_full_ = false;            // the network took nothing
+  int64_t held_until_ = INT64_MAX;  // requests wait for others to go with them
+  // What gather_ahead() has copied: the bytes [begin, end) of a request.
+  PacketTrain* train_ = nullptr;  // that is being filled
+  struct {
+    uint64_t number = 0;
+    uint32_t begin = 0, end = 0;
+    const uint8_t* at = nullptr;
+  } ahead_;
   bool is_reporting_ = false;
   uint64_t completed_below_ = 0;  // requests below are done, as far as the machine is concerned
   // The request that has failed, once those before it are done.

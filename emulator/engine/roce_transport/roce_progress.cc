@@ -23,7 +23,8 @@ namespace verbena {
 namespace {
 
 constexpr int kMostPackets = 64;       // received from one socket in one round
-constexpr int kPacketsPerAnswer = 16;  // then acknowledgements that are due are sent
+constexpr int kPacketsPerAnswer = 32;  // then requests and acknowledgements that are due are sent
+constexpr int kFewPackets = 2;         // that are acknowledged a moment later
 constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
 // As in remote/progress.cc.
 constexpr uint32_t kPollsInVain = 128;
@@ -54,7 +55,7 @@ RoceProgress::~RoceProgress() {
 }
 
 void RoceProgress::add_socket(const udp::RoceSocket& socket) {
-  sockets_.push_back(&socket);
+  sockets_.push_back({&socket, std::make_unique<udp::ReceiveBatch>()});
   epoll_event event{};
   event.events = EPOLLIN;
   kernel_epoll_ctl(sockets_epoll_, EPOLL_CTL_ADD, socket.fd(), &event);
@@ -156,13 +157,13 @@ void RoceProgress::take_mad(const Round& round, const ForwardedPacket& way, std:
 void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
                         bool is_forwarded) {
   uint32_t qpn = 0;
-  if (!receiver_.take(datagram, way.from, way.to, round.now, &round.timer, &qpn)) {
+  if (!receiver_.take(datagram, way.from, way.to, way.ip, round.now, &qpn)) {
     if (qpn == roce::kManagementQpn)
       take_mad(round, way, datagram, is_forwarded);
     else if (!is_forwarded && !forwarder_.forward(qpn, way, datagram))
       process_.directory().count_drop(PacketDrop::kUnknown);
   }
-  if (++round.packets % kPacketsPerAnswer == 0) answering_ = receiver_.send_answers(round.now);
+  if (++round.packets % kPacketsPerAnswer == 0) send(round);
 }
 
 // RoCE v2 has no authentication: --peers says who may send.
@@ -177,31 +178,65 @@ bool RoceProgress::is_welcome(const wire::NetAddress& from) {
 
 namespace {
 
-// Packets that this node has sent to itself are known already.
-[[gnu::cold]] void tell_of_packet(Observer& observer, const udp::ReceivedPacket& packet, const wire::NetAddress& to,
-                        const NetworkDescription& network) {
-  const auto* const end = network.addresses.begin() + std::min(network.count, kMaxGids);
-  if (std::find(network.addresses.begin(), end, packet.from.address.bytes) != end) return;
+[[gnu::cold]] void tell_of_packet(Observer& observer, const udp::ReceivedPacket& packet,
+                                  const wire::NetAddress& to) {
   PacketRoute route;
   route.source = packet.from.address.bytes;
   route.destination = to.bytes;
-  route.hop_limit = 64;
-  observer.on_packet({route, packet.from.port, packet.datagram.first(packet.datagram.size() - roce::kIcrcSize)});
+  route.traffic_class = packet.ip.traffic_class;
+  route.hop_limit = packet.ip.hop_limit;
+  route.flow_label = packet.ip.flow_label;
+  observer.on_packet(
+      {route, packet.from.port, packet.datagram.first(packet.datagram.size() - roce::kIcrcSize)});
 }
 
 }  // namespace
 
-void RoceProgress::read_sockets(Round& round) {
+// The peers can go on with requests while this process answers theirs.
+void RoceProgress::send(Round& round) {
+  round.timer = std::min(round.timer, receiver_.send_requests(round.now));
+  answering_ = receiver_.send_answers(round.now);
+}
+
+void RoceProgress::send_at_end(Round& round, bool from_poll) {
+  round.timer = std::min(round.timer, receiver_.send_requests(round.now));
+  if (!may_wait(round, from_poll)) answering_ = receiver_.send_answers(round.now);
+}
+
+// The program is about to see what has come, and may reply at once: a system call for the acknowledgement
+// would come before that. It goes with the next poll, as what comes in between does.
+bool RoceProgress::may_wait(const Round& round, bool from_poll) {
+  if (!from_poll || answering_ != 0 || round.packets > kFewPackets) return false;
+  answering_ = receiver_.acknowledging();
+  return answering_ != 0;
+}
+
+void RoceProgress::flush_answers() {
+  if (answering_ != 0) answering_ = receiver_.send_answers(now_ns());
+}
+
+void RoceProgress::flush_at_exit() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) flush_answers();
+}
+
+// A batch is read to its end: afterwards another process may read. A poll that has received all that there
+// seems to be returns with it; whatever else there is, the next one receives.
+void RoceProgress::read_sockets(Round& round, bool from_poll) {
   udp::ReceivedPacket packet;
-  for (const udp::RoceSocket* const socket : sockets_)
-    for (int i = 0; i < kMostPackets; ++i) {
-      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+  for (const Port& port : sockets_)
+    for (int i = 0;; ++i) {
+      const bool has_more = i < kMostPackets && (!from_poll || port.batch->may_go_on());
+      if (i != 0 && port.batch->is_empty() && !has_more) break;
+      const udp::Arrival arrival = port.socket->receive(*port.batch, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       if (arrival != udp::Arrival::kPacket || !is_welcome(packet.from.address)) continue;
-      if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-        tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
-      take(round, {packet.from.address, socket->own().address}, packet.datagram, false);
+      const wire::NetAddress& own = port.socket->own().address;
+      // Packets that this node has sent to itself are known already.
+      if (Observer* const seen = observer(); seen != nullptr && !groups_.is_own(packet.from.address)) [[unlikely]]
+        tell_of_packet(*seen, packet, own);
+      take(round, {packet.from.address, own, packet.ip}, packet.datagram, false);
     }
 }
 
@@ -221,15 +256,15 @@ void RoceProgress::follow_groups() {
 void RoceProgress::read_groups(Round& round) {
   udp::ReceivedPacket packet;
   for (const auto& socket : groups_.sockets())
-    for (int i = 0; i < kMostPackets; ++i) {
-      const udp::Arrival arrival = socket->receive(buffer_, &packet);
+    for (int i = 0; i < kMostPackets || !of_groups_.is_empty(); ++i) {
+      const udp::Arrival arrival = socket->receive(of_groups_, &packet);
       if (arrival == udp::Arrival::kNothing) break;
       if (arrival == udp::Arrival::kDamaged) process_.directory().count_drop(PacketDrop::kDamaged);
       const wire::NetAddress& from = packet.from.address;
       if (arrival != udp::Arrival::kPacket || groups_.is_own(from) || !is_welcome(from)) continue;
       if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
-        tell_of_packet(*seen, packet, socket->own().address, process_.directory().devices().network);
-      receiver_.take_from_group(packet.datagram, from, socket->own().address);
+        tell_of_packet(*seen, packet, socket->own().address);
+      receiver_.take_from_group(packet.datagram, from, socket->own().address, packet.ip);
       ++round.packets;
     }
 }
@@ -268,11 +303,11 @@ bool RoceProgress::drive(bool from_poll) {
   read_groups(round);
   read_inboxes(round);  // before the sockets: they were read before
   if (reads) {
-    read_sockets(round);
+    read_sockets(round, from_poll);
     lease_.release();
   }
   moved |= round.packets != 0;
-  if (moved) answering_ = receiver_.send_answers(round.now);
+  if (moved) send_at_end(round, from_poll);
   note_timer(round.timer);
   if (round.now >= next_timer_.load(std::memory_order_relaxed)) run_timers(round.now);
   if (moved) empty_polls_.reset();

@@ -19,6 +19,7 @@
 #include "engine/roce_transport/roce_groups.h"
 #include "engine/roce_transport/roce_path.h"
 #include "engine/roce_transport/roce_receiver.h"
+#include "udp/receive_batch.h"
 #include "udp/roce_socket.h"
 
 namespace verbena {
@@ -32,7 +33,7 @@ class RoceProgress final : public RocePathOwner {
   RoceProgress(const RoceProgress&) = delete;
   RoceProgress& operator=(const RoceProgress&) = delete;
 
-  // Packets come through this socket from now on. Before others can call.
+  // Packets come through this socket from now on. Before others can call. Throws std::bad_alloc.
   void add_socket(const udp::RoceSocket& socket);
 
   // Packets that another process has read come over this connection from now on. Any thread.
@@ -55,21 +56,29 @@ class RoceProgress final : public RocePathOwner {
   // What the service thread does each time it runs. Returns when to call again, ns.
   int64_t serve();
 
+  // Sends acknowledgements that wait, of all queue pairs. Under mutex().
+  void flush_answers();
+  // The process is about to exit.
+  void flush_at_exit();
+
   // RocePathOwner
   void watch(const std::shared_ptr<RocePath>& path) override;
+  void note_timer(int64_t at) override;
 
  private:
   struct Round;
   bool drive(bool from_poll);
-  void read_sockets(Round& round);
+  void read_sockets(Round& round, bool from_poll);
   void read_groups(Round& round);
   void read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
   void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
                 bool is_forwarded);
   bool is_welcome(const wire::NetAddress& from);
+  void send(Round& round);
+  void send_at_end(Round& round, bool from_poll);
+  bool may_wait(const Round& round, bool from_poll);
   void run_timers(int64_t now);
-  void note_timer(int64_t at);
   void arm(int epoll, bool armed, bool* is_armed);
   bool is_anything_unread() const;
   bool wait_for_service(std::unique_lock<std::timed_mutex>& lock);
@@ -79,7 +88,11 @@ class RoceProgress final : public RocePathOwner {
   Management& management_;
   void (*const send_mad_)(void*, const Mad&);
   void* const network_;
-  std::vector<const udp::RoceSocket*> sockets_;
+  struct Port {
+    const udp::RoceSocket* socket;
+    std::unique_ptr<udp::ReceiveBatch> batch;
+  };
+  std::vector<Port> sockets_;
   // epoll(7): the service thread waits for `outer_`. In it, while that thread is to receive,
   // `sockets_epoll_`, and while the program does not poll, `inboxes_epoll_`.
   int sockets_epoll_ = -1, inboxes_epoll_ = -1, outer_ = -1;
@@ -109,7 +122,7 @@ class RoceProgress final : public RocePathOwner {
   std::vector<std::shared_ptr<RocePath>> watched_;
   packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;
-  udp::PacketBuffer buffer_;
+  udp::ReceiveBatch of_groups_;
 
   // The service thread's.
   bool armed_ = false, inboxes_armed_ = false;

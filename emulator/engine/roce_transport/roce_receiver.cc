@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "adapter/clock.h"
 #include "engine/datagram/multicast.h"
 #include "engine/objects/process.h"
 #include "engine/packets/datagram_packet.h"
@@ -20,7 +21,7 @@ constexpr packets::AnswerRate kNaks{1000, 10000};
 
 bool is_response_packet(roce::Operation operation) {
   return operation == roce::Operation::kAcknowledge || operation == roce::Operation::kReadResponse ||
-         operation == roce::Operation::kAtomicAcknowledge;
+         operation == roce::Operation::kAtomicAcknowledge || operation == roce::Operation::kCongestion;
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ void RoceReceiver::remove_route(uint32_t qpn) {
   const auto found = routes_.find(qpn);
   if (found == routes_.end()) return;
   std::erase(answering_, found->second);
+  std::erase(requesting_, found->second);
   routes_.erase(found);
 }
 
@@ -53,18 +55,18 @@ bool RoceReceiver::is_for(const RocePath& path, const roce::Packet& packet, cons
 }
 
 bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                        const wire::NetAddress& to, int64_t now, int64_t* timer, uint32_t* qpn) {
+                        const wire::NetAddress& to, const udp::IpFields& ip, int64_t now, uint32_t* qpn) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) != roce::Parsed::kPacket) return true;
   const roce::OpcodeInfo& info = *roce::find_opcode(packet.bth.opcode);
   if (info.transport == roce::TransportKind::kUd) {
     *qpn = packet.bth.destination_qpn;
     if (*qpn == roce::kManagementQpn) return false;
-    datagrams_.take(packet, from, to);
+    datagrams_.take(packet, from, to, ip);
     return true;
   }
   if (info.transport != roce::TransportKind::kRc && info.transport != roce::TransportKind::kUc &&
-      info.transport != roce::TransportKind::kXrc)
+      info.transport != roce::TransportKind::kXrc && info.transport != roce::TransportKind::kCnp)
     return true;
   const auto found = routes_.find(packet.bth.destination_qpn);
   if (found == routes_.end()) {
@@ -73,11 +75,15 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   }
   const std::shared_ptr<RocePath>& path = found->second;
   if (!is_for(*path, packet, from, to)) return true;
+  if (ip.is_congested()) path->take_mark(now);
   if (is_response_packet(info.operation)) {
-    *timer = std::min(*timer, path->take_response(packet, now));
-    return true;
+    path->take_response(packet, now);
+    if (!path->awaits_requests) requesting_.push_back(path);
+    path->awaits_requests = true;
+    if (!ip.is_congested()) return true;
+  } else {
+    path->take_request(packet);
   }
-  path->take_request(packet);
   if (!path->awaits_answers) {
     path->awaits_answers = true;
     answering_.push_back(path);
@@ -85,13 +91,28 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
   return true;
 }
 
+int64_t RoceReceiver::send_requests(int64_t now) {
+  int64_t timer = kEndOfTime;
+  for (const std::shared_ptr<RocePath>& path : requesting_) {
+    path->awaits_requests = false;
+    timer = std::min(timer, path->send_requests(now));
+  }
+  requesting_.clear();
+  return timer;
+}
+
 void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                                   const wire::NetAddress& group) {
+                                   const wire::NetAddress& group, const udp::IpFields& ip) {
   roce::Packet packet;
   if (roce::parse(datagram, &packet) == roce::Parsed::kPacket &&
       roce::find_opcode(packet.bth.opcode)->transport == roce::TransportKind::kUd &&
       packet.bth.destination_qpn == kMulticastQpn)
-    datagrams_.take(packet, from, group);
+    datagrams_.take(packet, from, group, ip);
+}
+
+size_t RoceReceiver::acknowledging() const {
+  const auto may_wait = [](const std::shared_ptr<RocePath>& path) { return path->may_wait(); };
+  return std::all_of(answering_.begin(), answering_.end(), may_wait) ? answering_.size() : 0;
 }
 
 size_t RoceReceiver::send_answers(int64_t now) {

@@ -30,17 +30,21 @@ class RoceReceiver {
   RoceDatagrams& datagrams() { return datagrams_; }
 
   // Takes a packet from `from` to `to`, an address of this node. `datagram` has its ICRC, which was checked.
-  // false: *qpn, its queue pair, is none of this process, or QP 1. *timer: when a path is to be called for,
-  // if sooner.
+  // false: *qpn, its queue pair, is none of this process, or QP 1. `ip`: as it has come.
   bool take(std::span<const uint8_t> datagram, const wire::NetAddress& from, const wire::NetAddress& to,
-            int64_t now, int64_t* timer, uint32_t* qpn);
+            const udp::IpFields& ip, int64_t now, uint32_t* qpn);
+
+  // Sends what responses have made room for. Returns when a path is to be called for, ns; kEndOfTime.
+  int64_t send_requests(int64_t now);
 
   // The same for a packet to a group.
   void take_from_group(std::span<const uint8_t> datagram, const wire::NetAddress& from,
-                       const wire::NetAddress& group);
+                       const wire::NetAddress& group, const udp::IpFields& ip);
 
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers(int64_t now);
+  // How many queue pairs have answers that are due; 0 as well if one of them is more than an acknowledgement.
+  size_t acknowledging() const;
 
  private:
   bool is_for(const RocePath& path, const roce::Packet& packet, const wire::NetAddress& from,
@@ -49,7 +53,7 @@ class RoceReceiver {
   Process& process_;
   packets::AnswerLimit naks_;
   std::unordered_map<uint32_t, std::shared_ptr<RocePath>> routes_;  // by own QPN
-  std::vector<std::shared_ptr<RocePath>> answering_;
+  std::vector<std::shared_ptr<RocePath>> answering_, requesting_;
   RoceDatagrams datagrams_;
 };
 

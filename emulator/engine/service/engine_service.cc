@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,33 @@ namespace {
 
 std::mutex service_mutex;  // guards `current` and its count of references
 EngineService* current = nullptr;
+
+// The same for hooks of the program's calls, which may come from its allocator with locks held: they must not
+// wait for `service_mutex`, whose holder calls malloc(3). The thread that takes the adapter down waits
+// until no hook is at work with it.
+std::atomic<EngineService*> hooked{nullptr};
+std::atomic<uint32_t> hooks_at_work{0};
+
+class HookedService {
+ public:
+  HookedService() {
+    hooks_at_work.fetch_add(1, std::memory_order_seq_cst);
+    service_ = hooked.load(std::memory_order_seq_cst);
+  }
+  HookedService(const HookedService&) = delete;
+  HookedService& operator=(const HookedService&) = delete;
+  ~HookedService() { hooks_at_work.fetch_sub(1, std::memory_order_release); }
+  EngineService* get() const { return service_; }
+
+ private:
+  EngineService* service_;
+};
+
+void unhook() {
+  hooked.store(nullptr, std::memory_order_seq_cst);
+  while (hooks_at_work.load(std::memory_order_seq_cst) != 0) sched_yield();
+}
+
 // The node that this process, and not its parent, was a member of last.
 struct LastNode {
   pid_t pid = 0;
@@ -58,6 +86,7 @@ struct EngineServiceAtExit {
   [[gnu::destructor]] static void send_what_lingers() {
     if (current != nullptr && !current->process_.dead()) {
       if (Remote* const remote = current->begun_remote_.load()) remote->flush_at_exit();
+      if (RoceNetwork* const roce = current->roce()) roce->flush_at_exit();
       current->process_.membership().retire_node_at_exit();
     } else if (current == nullptr && last_node.pid == getpid()) {
       remove_node(last_node.path, {.own = identity_of_process(getpid())});
@@ -162,6 +191,7 @@ int EngineService::acquire(Process** out) {
       return error;
     }
     current = service;
+    hooked.store(service, std::memory_order_release);
   }
   ++current->references_;
   *out = &current->process_;
@@ -223,6 +253,7 @@ void EngineService::release(Process& process) {
     if (--service.references_ != 0) return;
     current = nullptr;
   }
+  unhook();
   service.leave();
 }
 
@@ -258,16 +289,16 @@ void EngineService::leave() {
 
 void EngineService::before_fork() {
   service_mutex.lock();
-  const std::vector<PageRange> ranges = begin_fork_of_shared_heap();
+  const PageVector<PageRange> ranges = begin_fork_of_shared_heap();
   if (current != nullptr && !ranges.empty()) end_mappings(current->process_, ranges);
   make_private_for_fork(ranges);
 }
 void EngineService::after_fork_in_parent() {
-  end_fork_of_shared_heap();
+  end_fork_of_shared_heap(false);
   service_mutex.unlock();
 }
 void EngineService::after_fork_in_child() {
-  end_fork_of_shared_heap();
+  end_fork_of_shared_heap(true);
   if (current != nullptr) {
     current->process_.die();
     Recording::forget();
@@ -275,22 +306,39 @@ void EngineService::after_fork_in_child() {
   }
   forget_injection();
   current = nullptr;
+  hooked.store(nullptr, std::memory_order_relaxed);
+  hooks_at_work.store(0, std::memory_order_relaxed);  // of the parent's threads
   service_mutex.unlock();
 }
 
 // ---- the program's calls that change memory which peers may have mapped ----
 
 void EngineService::memory_changes(uint64_t address, uint64_t length) {
-  std::lock_guard lock(service_mutex);
-  if (current != nullptr && !current->process_.dead())
-    end_mappings(current->process_, {{address, address + length}});
+  const HookedService service;
+  if (service.get() == nullptr || service.get()->process_.dead()) return;
+  const PageRange range{address, address + length};
+  end_mappings(service.get()->process_, {&range, 1});
 }
 
-void set_program_memory(const ProgramMemory& memory) { allow_shared_heap({memory.watch, memory.has_advised}); }
+void EngineService::memory_changed(uint64_t address, uint64_t length) {
+  if (free_unmapped_of_shared_heap(address, length)) return;
+  const HookedService service;
+  if (service.get() != nullptr && !service.get()->process_.dead()) region_ended(service.get()->process_);
+}
 
-void memory_changes(uint64_t address, uint64_t length) { EngineService::memory_changes(address, length); }
+void set_program_memory(const ProgramMemory& memory) {
+  allow_shared_heap({memory.watch, memory.has_advised});
+}
 
-void memory_changed() { sweep_shared_heap(); }
+void memory_changes(uint64_t address, uint64_t length) {
+  begin_change_of_shared_heap();
+  EngineService::memory_changes(address, length);
+}
+
+void memory_changed(uint64_t address, uint64_t length) {
+  end_change_of_shared_heap();
+  EngineService::memory_changed(address, length);
+}
 
 void memory_leaves(uint64_t address, uint64_t length) {
   EngineService::memory_changes(address, length);

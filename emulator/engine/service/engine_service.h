@@ -42,8 +42,10 @@ class EngineService {
   // std::bad_alloc.
   Remote& remote_or_begin();
 
-  // The program is about to change what is mapped in the range (emulator.h). Nothing, if no device is open.
+  // The program is about to change what is mapped in the range (program_memory.h), and has done so. Nothing,
+  // if no device is open. Neither takes a lock.
   static void memory_changes(uint64_t address, uint64_t length);
+  static void memory_changed(uint64_t address, uint64_t length);
 
   // Calls `happened(context)` in the service thread after each event of a device of the node. The event is in
   // the device's log. nullptr: no more calls; on return none is running.
@@ -58,7 +60,8 @@ class EngineService {
   int open_roce();
   void leave();
   bool has_objects() const;
-  static size_t reply(void* self, const std::byte* request, size_t size, std::byte* reply, Descriptor& passed);
+  static size_t reply(void* self, const std::byte* request, size_t size, std::byte* reply,
+                      Descriptor& passed);
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
@@ -87,7 +90,7 @@ class EngineService {
   uint32_t references_ = 0;
   EngineService* next_left_ = nullptr;
   std::vector<uint32_t> moderated_;  // CQs whose event waits for the end of its period
-  std::vector<uint32_t> flushing_;  // QPs whose receive queue cannot be flushed yet: a peer uses it
+  std::vector<uint32_t> flushing_;   // QPs whose receive queue cannot be flushed yet: a peer uses it
 
   std::mutex watcher_mutex_;
   void (*device_watcher_)(void*) = nullptr;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -51,12 +52,25 @@ uint64_t ring_size(const RecordWish& wish) {
   return wanted >= record::kLargestRing ? record::kLargestRing : std::bit_floor(wanted);
 }
 
+std::string path_of_ring(const NodeMembership& membership) {
+  return record_path(membership.node(), membership.slot(), membership.generation());
+}
+
+// Another instrument may want a larger ring, or the last one may have removed the file as it ended, and the
+// next one come before this process saw that.
+bool is_outdated(const NodeMembership& membership, const RecordWish& wish) {
+  if (recorder().ring().size() < ring_size(wish)) return true;
+  struct stat status;
+  if (lstat(path_of_ring(membership).c_str(), &status) != 0) return errno == ENOENT;
+  return status.st_ino != recorder().ring().file();
+}
+
 }  // namespace
 
 void Recording::begin(const NodeMembership& membership, const RecordWish& wish) {
   const std::string& node = membership.node();
   const uint32_t slot = membership.slot(), generation = membership.generation();
-  const std::string path = record_path(node, slot, generation);
+  const std::string path = path_of_ring(membership);
   record::RingOwner owner{membership.directory().header().node_id, slot, generation, {}};
   memcpy(owner.program, membership.directory().slot(slot).program, sizeof owner.program);
   int error = ensure_private_folder(records_folder(node), nullptr);
@@ -84,7 +98,10 @@ int64_t Recording::follow(const NodeMembership& membership) {
   const RecordWish wish = find_record_wish(membership.directory());
   entries_ = entries;
   look_at_ = entries != 0 ? now_ns() + kWatchPeriod : kEndOfTime;
-  if (wish.pack() == wish_) return look_at_;
+  if (is_attached_ && wish.classes != 0 && is_outdated(membership, wish))
+    detach();
+  else if (wish.pack() == wish_)
+    return look_at_;
   wish_ = wish.pack();
   if (wish.classes == 0) {
     detach();

@@ -100,6 +100,7 @@ int64_t EngineService::serve() {
   next = std::min(next, process_.scheduler().progress_from_service());
   if (const int64_t wanted = process_.peers().serve_regions(process_.membership()); wanted >= 0)
     next = std::min(next, now_ns() + wanted);
+  process_.shared_regions().serve(process_.membership(), process_.view());
   if (const int64_t wanted = sweep_heap_when_due(); wanted >= 0) next = std::min(next, now_ns() + wanted);
   if (others != nullptr && others->groups().serve()) next = now_ns();
   if (connection_listener_is_open_.load(std::memory_order_acquire))

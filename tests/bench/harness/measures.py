@@ -7,6 +7,7 @@ programs.Unavailable.
 import json
 import os
 import tempfile
+import time
 
 from . import parse, programs
 from .roce import ROCE_MEASURES
@@ -156,6 +157,28 @@ def idle_qps(qps=1000, depth=16, address=None):
     return take
 
 
+def scale(measure, number=None, options=()):
+    """Objects in numbers, and single calls, in one process."""
+    def take(bench):
+        return parse.own_json(programs.alone([
+            bench.built("verbena"), "run", *options, "--", bench.built("verbena_bench_scale"), measure,
+            *([] if number is None else [str(number)])]))
+    return take
+
+
+def start(*command):
+    """The least of some starts of a program, from fork to exit."""
+    def take(bench):
+        words = [bench.built(word) if word == "verbena" else word for word in command]
+        taken = []
+        for _ in range(5):
+            begin = time.monotonic()
+            programs.alone(words)
+            taken.append(time.monotonic() - begin)
+        return {"ms": 1000 * min(taken)}
+    return take
+
+
 def many_qps_latency(qps, used=None, count=50000, within_a_node=False):
     """Half round trips between two processes, of two nodes or of one, that are connected by so many QPs. Message i is on
     QP i mod `used` (default: all)."""
@@ -211,6 +234,8 @@ def cmtime(connections=CONNECTIONS):
         return parse.cmtime(programs.served(program, client, listens, bench.two_cpus()), connections)
     return take
 
+
+SIZES = ((4096, "4 KiB"), (1 << 20, "1 MiB"), (1 << 30, "1 GiB"))
 
 # name: (function, description)
 MEASURES = {
@@ -282,6 +307,17 @@ MEASURES = {
     "memcpy 1048576": (micro("memcpy", 1048576, 4000), "memcpy, 1 MiB"),
     "idle_qps": (idle_qps(), "1,000 connected RC QPs of depth 16, process asleep for 2 s"),
     "network idle_qps": (idle_qps(address=SERVER_ADDRESS), "the same, with the network open"),
+    "scale queue_pairs": (scale("queue_pairs"), "10,000 RC QPs of depth 16"),
+    "scale completion_queues": (scale("completion_queues"), "10,000 CQs of 16 entries"),
+    "scale regions": (scale("regions"), "100,000 MRs of 4 KiB"),
+    **{"scale registration %d" % size: (scale("registration", size), "ibv_reg_mr, %s" % name) for size, name in SIZES},
+    **{"heap registration %d" % size: (scale("registration", size, ("--shared-heap",)), "ibv_reg_mr, %s, --shared-heap" % name)
+       for size, name in SIZES},
+    "scale poll_empty": (scale("poll_empty"), "ibv_poll_cq of an empty CQ"),
+    "scale post_list": (scale("post_list"), "ibv_post_send, SENDs of 8 B within a process"),
+    "scale processes": (scale("processes"), "1,000 processes open the device"),
+    "start run": (start("verbena", "run", "--", "true"), "verbena run -- true"),
+    "start alone": (start("true"), "true"),
     "cmtime": (cmtime(), "cmtime -c 1000"),
     "network send_lat 8": (between_nodes("ib_send_lat", parse.perftest_latency, "-H", size=8, count=50000),
                            "ib_send_lat -s 8 between nodes"),

@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Optional
 
-from .measures import MEASURES
+from .measures import MEASURES, SIZES
 from .parse import CMTIME_STEPS
 
 
@@ -70,6 +70,27 @@ def _bandwidth_rows():
             yield Row("write bandwidth " + name, "GB/s", "ib_write_bw %d" % size, "BW average",
                       "%s %d" % (yardstick, size), "gbytes_per_second", goal,
                       "shared heap" if yardstick == "memcpy" else "")
+
+
+def _scale_rows():
+    """Many objects, and calls that move nothing."""
+    for work, subject in (("10,000 QPs", "scale queue_pairs"), ("10,000 CQs", "scale completion_queues"),
+                          ("100,000 MRs", "scale regions")):
+        for step in ("create", "destroy"):
+            yield Row("%s: %s" % (work, step), "us", subject, step + "_us", None, None, None, "each")
+        yield Row(work + ": memory", "B", subject, "bytes_each", None, None, None, "each")
+    for size, name in SIZES:
+        yield Row("registering %s, first" % name, "us", "scale registration %d" % size, "first_us", None, None, None)
+        yield Row("registering %s, again" % name, "us", "scale registration %d" % size, "again_us", None, None, None)
+        for which in ("first", "again"):
+            yield Row("registering %s, %s" % (name, which), "us", "heap registration %d" % size, which + "_us",
+                      "scale registration %d" % size, which + "_us", None, "shared heap")
+    yield Row("polling an empty CQ", "us", "scale poll_empty", "poll_us", None, None, None)
+    yield Row("posting a list of 32", "us", "scale post_list", "list_us", "scale post_list", "single_us", None,
+              "per request; beside it one by one")
+    yield Row("opening the device", "us", "scale processes", "last_us", "scale processes", "first_us", None,
+              "1,000th process of the node; beside it the first")
+    yield Row("start of a process", "ms", "start run", "ms", "start alone", "ms", None)
 
 
 def _roce_rows():
@@ -164,6 +185,7 @@ ROWS = [
         "CPU time of the same work, pair by pair"),
     Row("message rate, 1,000 QPs", "M/s", "network send_bw 64, 1000 QPs", "MsgRate", "network send_bw 64, 1 QP",
         "MsgRate", _first(">=", 1.0), "between nodes"),
+    *_scale_rows(),
     *_roce_rows(),
 ]
 

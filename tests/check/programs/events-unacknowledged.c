@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 static void* rescue(void* unused) {
-  sleep(2);
+  until_reported("events-unacknowledged");
   ibv_ack_cq_events(cq, 1);
   return unused;
 }

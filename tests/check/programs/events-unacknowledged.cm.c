@@ -6,7 +6,7 @@
 static struct rdma_cm_event* kept;
 
 static void* rescue(void* unused) {
-  sleep(2);
+  until_reported("events-unacknowledged");
   NEED(rdma_ack_cm_event(kept) == 0);
   return unused;
 }

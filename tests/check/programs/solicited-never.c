@@ -6,7 +6,7 @@
 static void* rescue(void* unused) {
   struct ibv_sge sge = sge_of(buf, 32);
   struct ibv_send_wr wr = send_wr(&sge, IBV_WR_SEND, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
-  sleep(2);
+  until_reported("solicited-never");
   NEED(post(qp[0], &wr) == 0);
   return unused;
 }

@@ -14,7 +14,7 @@ import subprocess
 import time
 import zlib
 
-from harness.failure import Failure, Skip, expect
+from harness.failure import Failure, expect
 
 ROCE_PORT = 4791
 XRC = 0xa0  # the upper three bits of an opcode (vol. 1, 9.2.1)
@@ -56,18 +56,21 @@ def destination_port(frame):
 
 
 class Capture:
-    """What passes the interface of `host` while the context lasts. `packets` and `infos` are there afterwards."""
+    """What passes the interface of `host` while the context lasts. `packets` and `infos` are there afterwards. `peers`: the
+    hosts whose packets come there."""
 
-    def __init__(self, host):
+    def __init__(self, host, *peers):
         for tool in ("dumpcap", "tshark"):
             if not shutil.which(tool):
-                raise Skip(f"{tool} is not installed")
+                raise Failure(f"{tool} is not installed: scripts/install-packages.sh test")
         self.host = host
+        self.senders = (host, *peers)
         self.file = os.path.join(host.folder, f"packets.{time.monotonic_ns()}.pcap")
 
     def __enter__(self):
         # One packet a record: as the cable has them, not as a socket hands them over (UDP_SEGMENT).
-        self.host.call("ip", "link", "set", "dev", "eth0", "gso_max_segs", "1")
+        for sender in self.senders:
+            sender.call("ip", "link", "set", "dev", "eth0", "gso_max_segs", "1")
         self._program = self.host.start_plain("dumpcap", "-i", "eth0", "-P", "-q", "-B", 16, "-w", self.file,
                                               "-f", f"udp and (port {ROCE_PORT} or port {DISCARD})")
         self._until(lambda: "File:" in self._program.err, "begin")
@@ -125,6 +128,7 @@ class Capture:
         self.infos = []
         for number, crc, malformed, expert, info in lines:
             expect(crc or "Unknown OpCode" in info and self._transport(number) == XRC, f"packet {number} is no InfiniBand packet for tshark: {info}")
+            expert = expert.replace('"Time To Live" only 1', "")  # a hop limit of 1 is what the program says
             expect(not malformed and not expert, f"tshark complains of packet {number}: {malformed} {expert}: {info}")
             self.infos.append(info)
 

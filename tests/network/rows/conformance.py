@@ -29,3 +29,4 @@ def pair(hosts, *selection):
 
 
 rows.add("quick", lambda hosts: pair(hosts, "--quick"))
+rows.add("random", lambda hosts: pair(hosts, "--random", "40"), quick=False)

@@ -2,12 +2,15 @@
 """Nodes that speak RoCE v2 with each other (`verbena run --roce`, docs/ROCE.md). tests/roce has the kernel's rxe as the
 other end."""
 
+import itertools
 import json
+import os
+import shutil
 import signal
 import time
 
 from harness import ports
-from harness.failure import expect
+from harness.failure import Skip, expect
 from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
@@ -41,6 +44,50 @@ for program, size in {"ibv_rc_pingpong": 4096, "ibv_ud_pingpong": 1024}.items():
     six.add(program, lambda hosts, p=program, s=size: pingpong.exchange(hosts, p, (), s, pingpong.FEW))
 for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
     six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
+
+
+# ---- ATOMIC WRITE (tests/network/two_ends.cc) ----
+
+_meetings = itertools.count()
+
+
+def two_ends(hosts, *options):
+    """Both ends of network_two_ends, when they have ended well: (taker, sender)."""
+    program = os.path.join(hosts[SERVER].settings.build, "bin", "network_two_ends")
+    line = ("--meet", os.path.join(hosts[SERVER].folder, f"meet.ends.{next(_meetings)}"), *options)
+    taker = hosts[SERVER].start(program, "take", *line, name="two_ends (take)")
+    taker.wait_for_output("listening", hosts[SERVER].settings.patience)
+    sender = hosts[CLIENT].start(program, "send", *line, name="two_ends (send)")
+    finish(hosts, sender, taker)
+    return taker, sender
+
+
+def atomic_writes(hosts, count=2000):
+    taker, _ = two_ends(hosts, "--atomic-writes", count)
+    expect(f"last {count}" in taker.out, f"the last number was not {count}: {taker.out}")
+
+
+# One datagram in 20 is dropped where it arrives.
+LOSS = ("add table inet loss; add chain inet loss in { type filter hook input priority 0; }; "
+        "add rule inet loss in meta l4proto udp numgen random mod 20 < 1 drop")
+
+
+@rows.row("atomic_writes_lost")
+def atomic_writes_lost(hosts):
+    """Those whose response is lost are asked for again, and must not be carried out twice."""
+    if not shutil.which("nft"):
+        raise Skip("nft (package nftables) is not installed")
+    for host in hosts:
+        host.call("nft", LOSS)
+    try:
+        atomic_writes(hosts, 300)
+    finally:
+        for host in hosts:
+            host.call("nft", "delete table inet loss")
+
+
+rows.add("atomic_writes", atomic_writes)
+six.add("atomic_writes", atomic_writes)
 
 
 def until(host, holds, what):

@@ -2,6 +2,8 @@
 """What nodes with `--roce` put on the cable: tshark decodes every packet without a complaint, and the ICRC computed from
 the captured headers is the one in the packet. Each row says which packets must be among them."""
 
+import struct
+
 from harness.failure import expect
 from places.capture import Capture
 from rows import conformance, perftest, pingpong, rdma_cm, roce
@@ -27,7 +29,7 @@ def of(transport, opcodes):
 
 def captured(run, opcodes=frozenset(), syndromes=frozenset(), says=()):
     def row(hosts):
-        with Capture(hosts[SERVER]) as seen:
+        with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
             run(hosts)
         missing = opcodes - seen.opcodes()
         expect(not missing, f"no packet with opcode {', '.join(map(hex, sorted(missing)))} among {len(seen.packets)}")
@@ -107,3 +109,63 @@ rows.add("lossy", captured(lossy, LONG_WRITE, {SEQUENCE_ERROR}))
 rows.add("nobody_listens", captured(nobody_listens, says=("ConnectReject",)))
 rows.add("errors", captured(lambda hosts: conformance.pair(hosts, "--chapter", "error", "--chapter", "retry"),
                             syndromes={INVALID_REQUEST, REMOTE_ACCESS}))
+
+
+# ---- the fields of the IP header (tests/network/two_ends.cc) ----
+
+# Traffic class, hop limit, flow label of its address handles. IPv4 has no flow label.
+DATAGRAMS = ((0xb8, 7, 0xabcde), (0x22, 255, 0x1), (0x00, 64, 0x54321))
+CONNECTED_CLASS, CONNECTED_FLOW = 0x68, 0x12345
+ECN_CAPABLE = 2
+READ_RESPONSES = {READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY}
+
+
+def fields_of(packet):
+    """Traffic class, hop limit, flow label."""
+    if packet.ip[0] >> 4 == 4:
+        return packet.ip[1], packet.ip[8], 0
+    first, = struct.unpack_from(">I", packet.ip)
+    return first >> 20 & 0xff, packet.ip[7], first & 0xfffff
+
+
+def ip_fields(hosts):
+    """What address handles say is in the packets, and in the receiver's network header. Of a connection: the DSCP; ECT where
+    marks are obeyed; and the route's hop limit."""
+    with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
+        taker, _ = roce.two_ends(hosts)
+    is_ipv6 = ":" in hosts[SERVER].address
+    wanted = [(traffic, hops, flow if is_ipv6 else 0) for traffic, hops, flow in DATAGRAMS]
+    sent = [fields_of(packet) for packet in seen.packets if packet.packet[0] == UD + SEND_ONLY]
+    expect(sent == wanted, f"datagrams were sent with {sent}, not {wanted}")
+    told = [line for line in taker.out.splitlines() if line.startswith("class")]
+    expect(told == ["class 0x%02x hops %d flow 0x%x" % each for each in wanted], f"received: {told}, not {wanted}")
+    flow = CONNECTED_FLOW if is_ipv6 else 0
+    for packet in seen.packets:
+        if packet.packet[0] < UC:
+            wanted = CONNECTED_CLASS | (0 if packet.packet[0] in READ_RESPONSES else ECN_CAPABLE)
+            traffic, hops, label = fields_of(packet)
+            expect((traffic, label) == (wanted, flow) and hops > 3,
+                   f"opcode 0x{packet.packet[0]:02x} has class 0x{traffic:02x}, {hops} hops, flow 0x{label:x}")
+    expect({SEND_ONLY, WRITE_ONLY, READ, READ_ONLY, ACKNOWLEDGE} <= seen.opcodes(), f"only {seen.opcodes()}")
+
+
+rows.add("ip_fields", ip_fields)
+six.add("ip_fields", ip_fields)
+
+
+@rows.row("source_ports")
+def source_ports(hosts):
+    """A connection has one, and 16 connections have more than one, so that a network with several ways can spread them. They
+    share a few sockets of the process."""
+    with Capture(hosts[SERVER], hosts[CLIENT]) as seen:
+        perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-q", 16, "-s", 64), (64,), iterations=5)
+    ports = {}
+    for packet in seen.packets:
+        source, = struct.unpack_from(">H", packet.udp)
+        expect(source >= 0xc000, f"source port {source}")
+        ports.setdefault((packet.ip[12:16], packet.packet[5:8]), set()).add(source)
+    expect(len(ports) == 32, f"{len(ports)} connections have sent")
+    expect(all(len(each) == 1 for each in ports.values()), "a connection has sent from several ports")
+    for host in {address for address, _ in ports}:
+        distinct = set().union(*(each for (address, _), each in ports.items() if address == host))
+        expect(2 <= len(distinct) <= 8, f"16 connections have sent from {len(distinct)} ports")

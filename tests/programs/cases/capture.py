@@ -198,23 +198,38 @@ def attribute(mad):
     return int.from_bytes(mad[16:18], "big")
 
 
+def management(settings, program, server=(), client=(), both=()):
+    """The kinds of the connection manager's messages between two ends, in order, and all packets."""
+    with Node(settings) as node:
+        with capturing(node) as found:
+            there = node.start(program, *server, *both, name=f"{program} (server)")
+            wait_for(node, "listeners")
+            here = node.start(program, *client, *both, name=f"{program} (client)")
+            finish(node, here, there)
+    seen = found[0].packets
+    mads = [packet for packet in seen if packet.transport == packets.UD]
+    expect(all(p.qpn == 1 and p.deth == (0x80010000, 1) and len(p.payload) == 256 for p in mads), "MADs of QP 1")
+    return [attribute(packet.payload) for packet in mads], seen
+
+
 @case("capture.rping")
 def rping(settings):
     """The connection manager's messages, and what they lead to."""
-    with Node(settings) as node:
-        with capturing(node) as found:
-            server = node.start("rping", "-s", "-a", "127.0.0.1", "-C", 5, "-v", name="rping (server)")
-            wait_for(node, "listeners")
-            client = node.start("rping", "-c", "-a", "127.0.0.1", "-C", 5, "-v", name="rping (client)")
-            finish(node, client, server)
-        seen = found[0].packets
-        mads = [packet for packet in seen if packet.transport == packets.UD]
-        expect(all(p.qpn == 1 and p.deth == (0x80010000, 1) and len(p.payload) == 256 for p in mads), "MADs of QP 1")
-        kinds = [attribute(packet.payload) for packet in mads]
-        # A DREP comes only if the process that was asked still lives: both ends of rping may say DREQ and end.
-        expect(kinds[:3] == [0x10, 0x13, 0x14] and kinds[3:4] == [0x15] and set(kinds[3:]) <= {0x15, 0x16},
-               f"REQ, REP, RTU, DREQ, and perhaps DREP; seen: {[hex(kind) for kind in kinds]}")
-        expect({0x04, 0x0A, 0x0C} <= operations_of(seen), f"SEND, WRITE and READ: {operations_of(seen)}")
+    kinds, seen = management(settings, "rping", ("-s",), ("-c",), ("-a", "127.0.0.1", "-C", 5, "-v"))
+    # Neither end of rping waits for the other: both may say DREQ, and end before they read the other's. Then there is no
+    # DREP.
+    expect(kinds[:3] == [0x10, 0x13, 0x14] and kinds[3:4] == [0x15] and set(kinds[3:]) <= {0x15, 0x16},
+           f"REQ, REP, RTU, DREQ, and perhaps DREP; seen: {[hex(kind) for kind in kinds]}")
+    expect({0x04, 0x0A, 0x0C} <= operations_of(seen), f"SEND, WRITE and READ: {operations_of(seen)}")
+
+
+@case("capture.ucmatose")
+def ucmatose(settings):
+    """A connection from REQ to DREP: both ends wait for DISCONNECTED."""
+    kinds, seen = management(settings, "ucmatose", client=("-s", "127.0.0.1"))
+    expect(kinds[:3] == [0x10, 0x13, 0x14] and kinds[3:4] == [0x15] and set(kinds[3:]) == {0x15, 0x16},
+           f"REQ, REP, RTU, DREQ and DREP; seen: {[hex(kind) for kind in kinds]}")
+    expect(0x04 in operations_of(seen), f"SEND: {operations_of(seen)}")
 
 
 @case("capture.two_nodes")
@@ -247,24 +262,32 @@ def two_nodes(settings):
         expect(seen[0] == seen[1], f"the nodes see {len(seen[0])} and {len(seen[1])} packets")
 
 
+def requests_out(node):
+    return sum(qp["requests_out"] for process in node.processes() for qp in process["qps"])
+
+
 @case("capture.attached_later")
 def attached_later(settings):
     """A program that runs already is captured from then on, and goes on as before when the capture ends."""
     with Node(settings) as node:
         port = ports.reserve()
-        options = ("-p", port, "-g", 1, "-s", 64, "-n", 400000)
+        options = ("-p", port, "-g", 1, "-s", 64, "-n", 100000000)
         server = node.start("ibv_rc_pingpong", *options, name="ibv_rc_pingpong (server)")
         ports.wait_listening(port, server, settings.patience)
         client = node.start("ibv_rc_pingpong", *options, "127.0.0.1", name="ibv_rc_pingpong (client)")
         until = time.monotonic() + settings.patience
-        while not any(qp["requests_out"] for process in node.processes() for qp in process["qps"]):
+        while requests_out(node) == 0:
             expect(time.monotonic() < until, "the client does not begin")
-        taken = node.start_beside(settings.verbena, "capture", "-c", 1000, name="verbena capture")
+        taken = node.start_beside(settings.verbena, "capture", "-c", 100, name="verbena capture")
         node.ended(taken)
         lines = taken.out.splitlines()
-        expect(len(lines) == 1000 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        expect(len(lines) == 100 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        before = requests_out(node)
+        while requests_out(node) < before + 100:
+            expect(time.monotonic() < until, "the programs do not go on")
         for side in (client, server):
-            node.ended(side)
+            side.signal(signal.SIGKILL)
+            node.ended(side, -signal.SIGKILL)
 
 
 @case("capture.snaplen")
@@ -288,6 +311,24 @@ def program(settings):
         ended = node.start_beside(settings.verbena, "capture", "-w", f"{node.folder}/out", "--", "sh", "-c", "exit 7",
                                   name="verbena capture")
         node.ended(ended, status=7)
+
+
+@case("capture.program_ended", processors=1)
+def program_ended(settings):
+    """--seconds and -c end a capture, and its program with it; a program that minds SIGTERM has its own exit status."""
+    def capture(*options, status=0):
+        return node.ended(node.start_beside(settings.verbena, "capture", *options, name="verbena capture"), status)
+
+    with Node(settings) as node:
+        capture("--seconds", 0.1, "--", "sleep", 1000)
+        traffic = f"{' '.join(script('rc_loopback.py'))} >&2; exec sleep 1000"
+        lines = capture("-c", 10, "--", "sh", "-c", traffic).out.splitlines()
+        expect(len(lines) == 10 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
+        path = f"{node.folder}/packets.pcapng"
+        minds = "trap 'exit 7' TERM; while :; do sleep 0.01; done"
+        capture("-w", path, "--seconds", 0.3, "--", "sh", "-c", minds, status=7)
+        expect(packets.read(path).packets == [], "the file is complete, and empty")
+        capture("--seconds", 1000, "--", "sh", "-c", "exit 7", status=7)
 
 
 def unprivileged(settings):

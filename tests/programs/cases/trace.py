@@ -3,10 +3,12 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 
 from cases.capture import script
+from cases.rdma_cm import finish, wait_for
 from harness import ports
 from harness.failure import expect
 from harness.pair import run_pair
@@ -100,3 +102,43 @@ def killed(settings):
         last = trace(node, "--dump", "--text", "-o", "-", "--last", 0.0001).out.splitlines()
         expect(0 < len(last) < len(lines) and last[-1].split()[1:] == lines[-1].split()[1:], f"{len(last)} of {len(lines)} lines")
         trace(node, "--stop")
+
+
+@case("trace.management")
+def management(settings):
+    """Arrows lead through a connection: REQ, REP, RTU; DREQ, DREP."""
+    with Node(settings) as node:
+        path = os.path.join(node.folder, "trace.json")
+        trace(node, "--start")
+        server = node.start("ucmatose", name="ucmatose (server)")
+        wait_for(node, "listeners")
+        finish(node, node.start("ucmatose", "-s", "127.0.0.1", name="ucmatose (client)"), server)
+        trace(node, "--dump", "-o", path, "--stop")
+        events = events_in(path)
+        bars = {(e["pid"], e["tid"], e["ts"]): e["name"] for e in events if e["ph"] == "X" and " is sent" in e["name"]}
+        arrow = {}
+        for event in events:
+            at = event["pid"], event["tid"], event.get("ts")
+            if event["ph"] in "sf" and at in bars:
+                arrow.setdefault(event["id"], []).append((event["pid"], bars[at].split()[0]))
+        ends = [(a[1], b[1]) for a, b in arrow.values() if a[0] != b[0]]
+        expect(ends[:2] == [("REQ", "REP"), ("REP", "RTU")] and ("DREQ", "DREP") in ends, f"the arrows: {ends}")
+
+
+@case("trace.probes", processors=1)
+def probes(settings):
+    """A tool finds the probes of the provider, raises their semaphores, and reads their arguments."""
+    expect(shutil.which("gdb") is not None, "gdb is not installed")
+    asked = ["-ex", "set breakpoint pending on"]
+    for name in ("post_recv", "post_send", "completion"):
+        asked += ["-ex", f"break -probe-stap verbena:{name}"]
+    asked += ["-ex", "run"]
+    arguments = {"post_recv": (2, 3), "post_send": (2, 3, 4), "completion": (2, 3, 4, 5)}
+    for name, places in arguments.items():
+        values = ", ".join(f"$_probe_arg{place - 1}" for place in places)
+        asked += ["-ex", f'printf "{name}{" %d" * len(places)}\\n", {values}', "-ex", "continue"]
+    with Node(settings) as node:
+        seen = node.ended(node.start("gdb", "-batch", "-readnever", *asked, "-ex", "kill", "--args", *script("rc_loopback.py")))
+        # wr_id and number of SGEs; IBV_WR_SEND between them; then IBV_WC_SUCCESS, IBV_WC_SEND and 9 bytes.
+        for line in ("post_recv 9 1", "post_send 7 2 1", "completion 7 0 0 "):
+            expect(any(found.startswith(line) for found in seen.out.splitlines()), f"'{line}' is not in {seen.out}")

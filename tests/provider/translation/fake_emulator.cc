@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "insight.h"
 #include "program_memory.h"
 #include "sigbus.h"
 
@@ -176,6 +177,9 @@ int cq_capacity(const Cq*) { return 64; }
 uint32_t cq_handle(const Cq*) { return 13; }
 int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
 uint32_t count_completions(Cq*) { return 0; }
+bool is_flushing(const Qp*) { return false; }
+uint32_t count_rnr_naks(const Qp*) { return 0; }
+bool find_peer_attributes(Qp*, PeerAttributes*) { return false; }
 bool has_overrun(const Cq*) { return false; }
 int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;
@@ -342,7 +346,7 @@ void signal_mask_changed() {}
 void set_shared_memory_hint(SharedMemoryHint) {}
 void set_program_memory(const ProgramMemory&) {}
 void memory_changes(uint64_t, uint64_t) {}
-void memory_changed() {}
+void memory_changed(uint64_t, uint64_t) {}
 void memory_leaves(uint64_t, uint64_t) {}
 
 }  // namespace verbena

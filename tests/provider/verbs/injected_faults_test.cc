@@ -4,9 +4,11 @@
 // begins with the plan in its environment, as under `verbena run --faults`; the form of the text is that of
 // faults/plan.h.
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -103,6 +105,100 @@ TEST_F(InjectedFaultsTest, ARequestThatIsAlwaysLostExceedsItsRetries) {
   const ibv_wc failed = write();
   EXPECT_EQ(failed.status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_EQ(failed.vendor_err, kPeerSilent);
+}
+
+// The message is there at once; its sender knows it after the timeout.
+TEST_F(InjectedFaultsTest, ALostAcknowledgementComesAfterTheTimeout) {
+  if (!begins_with({.what = "lose_ack", .nth = 1})) return;
+  make_pair({.timeout = 15});  // 4.096 us * 2^15
+  ASSERT_EQ(receive(remote_.sge(0, 64)), 0);
+  ASSERT_EQ(receive(remote_.sge(64, 64)), 0);
+  ibv_sge sge = local_.sge(0, 64);
+  ibv_send_wr wr = request(IBV_WR_SEND, &sge);
+  const auto began = Clock::now();
+  ASSERT_EQ(post(&wr), 0);
+  EXPECT_EQ(next_completion(responder_cq_.get()).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(next_completion(cq_.get()).status, IBV_WC_SUCCESS);
+  EXPECT_GE(Clock::now() - began, 134ms);
+  EXPECT_TRUE(is_empty(responder_cq_.get()));  // the repetition is not a second message
+  EXPECT_EQ(carry_out(IBV_WR_SEND, local_.sge(0, 64)).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(next_completion(responder_cq_.get()).status, IBV_WC_SUCCESS);
+}
+
+// What its sender takes for lost has arrived.
+TEST_F(InjectedFaultsTest, ARequestFailsThatIsCarriedOutAndNeverAcknowledged) {
+  if (!begins_with({.what = "lose_ack"})) return;
+  make_pair({.timeout = 8, .retry_count = 2});
+  ASSERT_EQ(receive(remote_.sge(0, 64)), 0);
+  const ibv_wc failed = carry_out(IBV_WR_SEND, local_.sge(0, 64));
+  EXPECT_EQ(failed.status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(failed.vendor_err, kPeerSilent);
+  EXPECT_EQ(next_completion(responder_cq_.get()).status, IBV_WC_SUCCESS);
+}
+
+TEST_F(InjectedFaultsTest, ShuffledBytesAreAllThereAtTheEnd) {
+  if (!begins_with({.what = "shuffle"})) return;
+  for (size_t i = 0; i < kBufferSize; ++i) local_.data()[i] = static_cast<char>(i * 31 + i / 256);
+  for (const uint32_t size : {1u, 2u, 7u, 8u, 17u, 64u, 300u, 4099u, 60'000u}) {
+    memset(remote_.data(), 0, kBufferSize);
+    EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, local_.sge(5, size)).status, IBV_WC_SUCCESS) << size;
+    EXPECT_TRUE(same_bytes(size, 5)) << size;
+    EXPECT_EQ(remote_.data()[size], 0) << size;
+    memset(remote_.data(), 0, kBufferSize);
+    ibv_sge to[] = {remote_.sge(3, size / 2), remote_.sge(3 + size / 2, size - size / 2)};
+    ibv_sge from[] = {local_.sge(9, size / 3), local_.sge(9 + size / 3, size - size / 3)};
+    ASSERT_EQ(receive(to, 2), 0);
+    EXPECT_EQ(carry_out(request(IBV_WR_SEND, from, 2)).status, IBV_WC_SUCCESS) << size;
+    EXPECT_EQ(next_completion(responder_cq_.get()).byte_len, size);
+    EXPECT_TRUE(same_bytes(size, 9, 3)) << size;
+  }
+}
+
+// The second half of the range is gone: in their order, all of the first half would be placed before that is
+// seen.
+TEST_F(InjectedFaultsTest, ShuffledBytesAreNotPlacedInTheirOrder) {
+  if (!begins_with({.what = "shuffle"})) return;
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  Mr mr(ibv_reg_mr(pd_.get(), pages, 2 * page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+  ASSERT_NE(mr, nullptr);
+  ASSERT_EQ(munmap(static_cast<char*>(pages) + page, page), 0);
+  memset(local_.data(), 1, 2 * page);
+  ibv_sge sge = local_.sge(0, static_cast<uint32_t>(2 * page));
+  ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
+  wr.wr.rdma.remote_addr = reinterpret_cast<uintptr_t>(pages);
+  wr.wr.rdma.rkey = mr->rkey;
+  EXPECT_NE(carry_out(wr).status, IBV_WC_SUCCESS);
+  EXPECT_LT(std::count(static_cast<char*>(pages), static_cast<char*>(pages) + page, 1),
+            static_cast<std::ptrdiff_t>(page));
+  mr.reset();
+  munmap(pages, page);
+}
+
+TEST_F(InjectedFaultsTest, AnEventIsLate) {
+  if (!begins_with({.what = "late", .nth = 1, .nanoseconds = 20'000'000})) return;
+  Channel channel(ibv_create_comp_channel(context_.get()));
+  Cq cq(ibv_create_cq(context_.get(), 16, nullptr, channel.get(), 0));
+  ibv_qp_init_attr init = qp_init(cq.get(), responder_cq_.get());
+  requester_.reset(ibv_create_qp(pd_.get(), &init));
+  responder_.reset();
+  init = qp_init(responder_cq_.get(), responder_cq_.get());
+  responder_.reset(ibv_create_qp(pd_.get(), &init));
+  connect(requester_.get(), responder_->qp_num, {});
+  connect(responder_.get(), requester_->qp_num, {});
+  ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
+  ibv_sge sge = local_.sge(0, 64);
+  ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
+  ASSERT_EQ(post(&wr), 0);
+  const auto began = Clock::now();
+  ibv_cq* told = nullptr;
+  void* of_program = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(channel.get(), &told, &of_program), 0);
+  EXPECT_GE(Clock::now() - began, 20ms);
+  ibv_ack_cq_events(told, 1);
+  EXPECT_EQ(next_completion(cq.get()).status, IBV_WC_SUCCESS);
+  requester_.reset();
 }
 
 TEST_F(InjectedFaultsTest, ADelayedRequestStartsLater) {

@@ -140,7 +140,7 @@ class WindowTable : public Table {
     uint32_t first = 0;
     EXPECT_EQ(table_.add_window(segment_, kind, kPd, &first), 0);
     const uint32_t rkey = (first & ~0xffu) | tag;
-    table_.bind_window(segment_, rkey, {kPd, IBV_ACCESS_REMOTE_WRITE, kIova, kLength, kAddress, kind}, kQpn);
+    table_.bind_window(segment_, rkey, {kPd, IBV_ACCESS_REMOTE_WRITE, kIova, kLength, kAddress, kind}, kQpn, 1);
     return rkey;
   }
   KeyCheck check_window(uint32_t rkey, uint32_t qpn = kQpn, MemoryUse use = MemoryUse::remote_write,

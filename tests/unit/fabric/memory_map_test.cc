@@ -64,7 +64,7 @@ TEST(MemoryMap, OfWhatIsNoMap) {
 TEST(MemoryMap, OfThisProcess) {
   static const char here = 0;
   for (const bool with_flags : {false, true}) {
-    const std::string text = read_memory_map(with_flags);
+    const PageText text = read_memory_map(with_flags);
     bool found = false;
     for (const MappedRange& range : ranges_of(text)) {
       const auto at = reinterpret_cast<uint64_t>(&here);

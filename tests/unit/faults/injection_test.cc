@@ -85,6 +85,65 @@ TEST(Injection, FailsARequestThatIsLostMoreOftenThanRetryCnt) {
   EXPECT_EQ(injected.at(request(1), now + 1), Kind::kFail);  // whenever it comes to the head of the queue
 }
 
+TEST(Injection, HoldsARequestWhoseAcknowledgementIsLostAndThenCompletesIt) {
+  Rule lose = rule(Fault::kLoseAck);
+  lose.times = 2;
+  Injected injected(plan_of(lose));
+  EXPECT_EQ(injected.at(request(1), kBegin), Kind::kGo);
+  EXPECT_TRUE(injected.injection.loses_ack(request(1), kBegin));
+  const int64_t first = kBegin + static_cast<int64_t>(kTimeout);
+  EXPECT_EQ(injected.at(request(1), first - 1), Kind::kHold);
+  const Verdict again =
+      injected.injection.on_request(request(1), first);  // of the repetition, it is lost again
+  EXPECT_EQ(again.kind, Kind::kHold);
+  EXPECT_TRUE(again.was_lost);
+  EXPECT_EQ(again.until, first + static_cast<int64_t>(kTimeout));
+  EXPECT_EQ(injected.at(request(1), again.until), Kind::kDrop);
+  EXPECT_EQ(injected.at(request(2), again.until), Kind::kGo);
+  EXPECT_FALSE(injected.injection.loses_ack(request(2), again.until));
+}
+
+TEST(Injection, FailsARequestWhoseAcknowledgementIsLostMoreOftenThanRetryCnt) {
+  Injected injected(plan_of(rule(Fault::kLoseAck)));
+  int64_t now = kBegin;
+  EXPECT_EQ(injected.at(request(1), now), Kind::kGo);
+  EXPECT_TRUE(injected.injection.loses_ack(request(1), now));
+  EXPECT_EQ(injected.at(request(1), now += kTimeout), Kind::kHold);
+  const Verdict failed = injected.injection.on_request(request(1), now += kTimeout);
+  EXPECT_EQ(failed.kind, Kind::kFail);
+  EXPECT_EQ(failed.vendor_err, kLost);
+}
+
+TEST(Injection, IsLegalAndLosesNoAcknowledgementMoreOftenThanRetryCnt) {
+  Injected injected(plan_of(rule(Fault::kLoseAck), true));
+  int64_t now = kBegin;
+  EXPECT_EQ(injected.at(request(1), now), Kind::kGo);
+  EXPECT_TRUE(injected.injection.loses_ack(request(1), now));
+  EXPECT_EQ(injected.at(request(1), now += kTimeout), Kind::kHold);
+  EXPECT_EQ(injected.at(request(1), now += kTimeout), Kind::kDrop);
+  RequestFacts datagram = request(2);
+  datagram.is_acknowledged = false;
+  EXPECT_EQ(injected.at(datagram, now), Kind::kGo);
+  EXPECT_FALSE(injected.injection.loses_ack(datagram, now));
+}
+
+TEST(Injection, ShufflesTheBytesOfOneOpcodeAndDelaysEventsOfOneCq) {
+  Rule shuffle = rule(Fault::kShuffle);
+  shuffle.opcode = 1;
+  Injected injected(plan_of(shuffle));
+  EXPECT_EQ(injected.injection.order_of_bytes(0, 2, 0, kBegin), 0u);
+  const uint64_t order = injected.injection.order_of_bytes(0, 1, 0, kBegin);
+  EXPECT_NE(order, 0u);
+  EXPECT_NE(injected.injection.order_of_bytes(0, 1, 4096, kBegin), order);
+  EXPECT_EQ(Injected(plan_of(shuffle)).injection.order_of_bytes(0, 1, 0, kBegin + 7), order);
+  Rule late = rule(Fault::kLate);
+  late.object = 3;
+  late.least_ns = late.most_ns = 50;
+  Injected delaying(plan_of(late));
+  EXPECT_EQ(delaying.injection.event_delay(2, kBegin), 0u);
+  EXPECT_EQ(delaying.injection.event_delay(3, kBegin), 50u);
+}
+
 TEST(Injection, DropsALostMessageOfAnUnacknowledgedService) {
   Injected injected(plan_of(rule(Fault::kLose)));
   RequestFacts facts = request(1);

@@ -190,6 +190,17 @@ TEST_F(RecordRing, SurvivesDamage) {
   }
 }
 
+// A record's size is in shared memory: where the next one goes does not follow from it.
+TEST_F(RecordRing, KeepsItsPlaceWhenASizeIsDamaged) {
+  ASSERT_EQ(writer_.open(path(), kSmallestRing, kOwner), 0);
+  writer_.write(Kind::kMessage, 61, [](Head* head) { head->size = 1u << 31; });
+  const int fd = open(path().c_str(), O_RDONLY | O_CLOEXEC);
+  uint64_t head = 0;
+  EXPECT_EQ(pread(fd, &head, sizeof head, offsetof(RingHeader, head)), ssize_t{sizeof head});
+  close(fd);
+  EXPECT_EQ(head, 64u);
+}
+
 TEST_F(RecordRing, IsNotWrittenByAChild) {
   ASSERT_EQ(writer_.open(path(), kSmallestRing, kOwner), 0);
   const pid_t child = fork();

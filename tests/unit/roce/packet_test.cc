@@ -69,7 +69,7 @@ TEST(RocePacket, OfEachOpcodeIsReadAsItWasWritten) {
                              payload.begin() + static_cast<ptrdiff_t>(size)));
     }
   }
-  EXPECT_EQ(known, 23 + 12 + 2 + 23 + 1);  // RC, UC, UD, XRC, CNP
+  EXPECT_EQ(known, 24 + 12 + 2 + 24 + 1);  // RC, UC, UD, XRC, CNP
 }
 
 TEST(RocePacket, HasItsFieldsWhereTheSpecificationHasThem) {

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Ip, RoceSocketOverLoopback, testing::Values("127.0.0.1"
 TEST_P(RoceSocketOverLoopback, PacketsOfEachLengthArriveWithTheirIcrcAndSender) {
   for (const size_t size : {size_t{16}, size_t{20}, size_t{1040}, roce::kMaxPacket}) {
     auto sent = datagram_of(size);
-    ASSERT_EQ(a_.send(b_.own(), sent), 0);
+    ASSERT_EQ(a_.send(b_.own(), {}, sent), 0);
     ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket) << size;
     EXPECT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), sent);
     EXPECT_EQ(packet_.from.address, a_.own().address);
@@ -83,7 +83,7 @@ TEST_P(RoceSocketOverLoopback, PacketsOfEachLengthArriveWithTheirIcrcAndSender) 
 
 TEST_P(RoceSocketOverLoopback, DamagedPacketsAreDropped) {
   auto sent = datagram_of(64);
-  ASSERT_EQ(a_.send(b_.own(), sent), 0);
+  ASSERT_EQ(a_.send(b_.own(), {}, sent), 0);
   ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket);
   for (size_t at = 0; at < sent.size(); ++at) {
     if (at == 4) continue;  // FECN and BECN change on the way
@@ -126,11 +126,12 @@ TEST_P(RoceSocketOverLoopback, DatagramsThatAreNoPacketsAreDropped) {
 
 TEST_P(RoceSocketOverLoopback, WhatCannotBeAPacketIsNotSent) {
   auto longer = datagram_of(roce::kMaxPacket + 1);
-  EXPECT_EQ(a_.send(b_.own(), longer), EMSGSIZE);
+  EXPECT_EQ(a_.send(b_.own(), {}, longer), EMSGSIZE);
   auto shorter = datagram_of(15);
-  EXPECT_EQ(a_.send(b_.own(), shorter), EINVAL);
+  EXPECT_EQ(a_.send(b_.own(), {}, shorter), EINVAL);
   auto packet = datagram_of(64);
-  EXPECT_EQ(a_.send({address_of(a_.own().address.is_ipv4() ? "::1" : "127.0.0.1"), 4791}, packet), EINVAL);
+  EXPECT_EQ(a_.send({address_of(a_.own().address.is_ipv4() ? "::1" : "127.0.0.1"), 4791}, {}, packet),
+            EINVAL);
   EXPECT_EQ(b_.receive(buffer_, &packet_), Arrival::kNothing);
 }
 
@@ -148,6 +149,122 @@ TEST_P(RoceSocketOverLoopback, TheKernelIsToldNotToFragment) {
     EXPECT_EQ(option_of(a_, IPPROTO_IP, IP_MTU_DISCOVER), IP_PMTUDISC_DO);
   } else {
     EXPECT_EQ(option_of(a_, IPPROTO_IPV6, IPV6_MTU_DISCOVER), IPV6_PMTUDISC_DO);
+  }
+}
+
+// ---- several at once ----
+
+// What arrives within 5 s.
+Arrival next(const RoceSocket& socket, ReceiveBatch& batch, ReceivedPacket* out) {
+  if (batch.is_empty()) {
+    pollfd waiting{socket.fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, 5000), 1);
+  }
+  return socket.receive(batch, out);
+}
+
+std::vector<std::vector<uint8_t>> datagrams_of(const std::vector<size_t>& sizes) {
+  std::vector<std::vector<uint8_t>> all;
+  for (const size_t size : sizes) {
+    all.push_back(datagram_of(size));
+    all.back()[12] = static_cast<uint8_t>(all.size());
+  }
+  return all;
+}
+
+std::vector<std::span<uint8_t>> spans_of(std::vector<std::vector<uint8_t>>& datagrams) {
+  return {datagrams.begin(), datagrams.end()};
+}
+
+const std::vector<std::vector<size_t>> kShapes = {
+    {16, 16},
+    std::vector<size_t>(64, 80),
+    std::vector<size_t>(150, 28),
+    {4128, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 2000},
+    std::vector<size_t>(40, roce::kMaxPacket),
+    {1040, 1040, 500, 500, 1040, 16, 20, 24, 24, 24},
+};
+
+TEST_P(RoceSocketOverLoopback, SeveralPacketsArriveInOrderWithTheirIcrc) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  for (const auto& shape : kShapes) {
+    auto sent = datagrams_of(shape);
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
+    ASSERT_EQ(count, sent.size());
+    for (const auto& each : sent) {
+      ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+      ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
+      EXPECT_EQ(packet_.from.address, a_.own().address);
+      EXPECT_EQ(packet_.from.port, a_.own().port);
+      EXPECT_FALSE(packet_.ip.is_congested());
+    }
+    EXPECT_TRUE(batch.is_empty());
+  }
+  EXPECT_EQ(b_.receive(batch, &packet_), Arrival::kNothing);
+}
+
+// As another adapter or rxe takes them: one by one.
+TEST_P(RoceSocketOverLoopback, PacketsSentTogetherAreWholePacketsForOthers) {
+  for (const auto& shape : kShapes) {
+    auto sent = datagrams_of(shape);
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
+    for (const auto& each : sent) {
+      ASSERT_EQ(next(b_, buffer_, &packet_), Arrival::kPacket);
+      ASSERT_EQ(std::vector<uint8_t>(packet_.datagram.begin(), packet_.datagram.end()), each);
+    }
+  }
+}
+
+TEST_P(RoceSocketOverLoopback, OfSeveralPacketsADamagedOneIsDropped) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  auto sent = datagrams_of({64, 64, 64});
+  size_t count = 0;
+  ASSERT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), 0);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+  sent[1][20] ^= 1;
+  for (const auto& each : sent) send_raw(a_, b_.own(), each);
+  const Arrival expected[] = {Arrival::kPacket, Arrival::kDamaged, Arrival::kPacket};
+  for (const Arrival each : expected) EXPECT_EQ(next(b_, batch, &packet_), each);
+}
+
+TEST_P(RoceSocketOverLoopback, TheFirstThatCannotBeAPacketEndsSending) {
+  auto sent = datagrams_of({64, 64, 15, 64});
+  size_t count = 0;
+  EXPECT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), EINVAL);
+  EXPECT_EQ(count, 2u);
+  sent = datagrams_of({64, roce::kMaxPacket + 1});
+  EXPECT_EQ(a_.send(b_.own(), {}, spans_of(sent), &count), EMSGSIZE);
+  EXPECT_EQ(count, 1u);
+}
+
+TEST_P(RoceSocketOverLoopback, TheFieldsOfTheIpHeaderArriveAsTheyWereGiven) {
+  b_.receive_in_batches();
+  ReceiveBatch batch;
+  const bool is_ipv4 = a_.own().address.is_ipv4();
+  for (const IpFields& given : {IpFields{}, IpFields{kEcnCapable}, IpFields{0xb8 | kEcnCapable, 7, 0xabcde},
+                                IpFields{kCongestionExperienced, 255}, IpFields{0xff, 1, 1}}) {
+    auto sent = datagrams_of({64, 64, 80});
+    size_t count = 0;
+    ASSERT_EQ(a_.send(b_.own(), given, spans_of(sent), &count), 0);
+    auto alone = datagram_of(64);
+    ASSERT_EQ(a_.send(b_.own(), given, alone), 0);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(next(b_, batch, &packet_), Arrival::kPacket);
+      EXPECT_EQ(packet_.ip.traffic_class, given.traffic_class);
+      if (given.hop_limit != 0) {
+        EXPECT_EQ(packet_.ip.hop_limit, given.hop_limit);
+      }
+      if (is_ipv4) {
+        EXPECT_EQ(packet_.ip.flow_label, 0u);
+      } else if (given.flow_label != 0) {
+        EXPECT_EQ(packet_.ip.flow_label, given.flow_label);
+      }
+      EXPECT_EQ(packet_.ip.is_congested(), (given.traffic_class & 3) == 3);
+    }
   }
 }
 

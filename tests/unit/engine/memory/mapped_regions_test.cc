@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -63,6 +64,13 @@ OwnersMemory of_private_pages() {
   return {static_cast<uint8_t*>(bytes), -1};
 }
 
+OwnersMemory of_segment() {
+  const int segment = shmget(IPC_PRIVATE, kOwnersBytes, IPC_CREAT | 0600);
+  void* const bytes = shmat(segment, nullptr, 0);
+  shmctl(segment, IPC_RMID, nullptr);  // once nobody has it attached
+  return {bytes == reinterpret_cast<void*>(-1) ? nullptr : static_cast<uint8_t*>(bytes), -1};
+}
+
 // Private memory that --shared-heap moves when it is registered.
 OwnersMemory of_heap() {
   setenv(kSharedHeapVariable, "1", 1);
@@ -94,18 +102,65 @@ class SharedTold {
 
 using MakeMemory = std::function<OwnersMemory()>;
 
-// The owner: registers the memory, and does what it is told.
+constexpr uint64_t kCounter = 128;     // offset of a word that both processes add to
+constexpr uint64_t kAdditions = 5000;  // of each
+
+// The owner adds to a word of its memory, by two system calls each: it has not mapped itself.
+bool add_from_within(Pd* pd, Cq* cq, const GidEntry& gid, const Told& told) {
+  const Owned<Qp> from = make_qp(pd, cq, cq), to = make_qp(pd, cq, cq);
+  connect(from.get(), qp_number(to.get()), gid);
+  connect(to.get(), qp_number(from.get()), gid);
+  const Region local(pd, 8);
+  for (uint64_t i = 0; i < kAdditions; ++i) {
+    Sges sges{local.sge(0, 8)};
+    ibv_send_wr wr = request(IBV_WR_ATOMIC_FETCH_AND_ADD, sges);
+    wr.wr.atomic = {told.address + kCounter, 1, 0, told.rkey};
+    if (post(from.get(), wr) != 0 || completion(cq).status != IBV_WC_SUCCESS) return false;
+  }
+  return true;
+}
+
+// Binds the window to all of the region, under `rkey`.
+int bind_all(Qp* qp, Mw* window, uint32_t rkey, Mr* mr, uint64_t address) {
+  ibv_mr region{};
+  region.lkey = mr_lkey(mr);
+  ibv_mw handle{};
+  handle.rkey = mw_rkey(window);
+  handle.type = IBV_MW_TYPE_2;
+  Sges none;
+  ibv_send_wr wr = request(IBV_WR_BIND_MW, none);
+  wr.bind_mw.mw = &handle;
+  wr.bind_mw.rkey = rkey;
+  wr.bind_mw.bind_info = {&region, address, kOwnersBytes,
+                          IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
+  return post(qp, wr);
+}
+
+// A region of device memory, which is the device's own.
+OwnersMemory register_device_memory(Context* context, Pd* pd, Mr** mr) {
+  ibv_alloc_dm_attr attributes{};
+  attributes.length = kOwnersBytes;
+  Dm* dm = nullptr;
+  if (alloc_dm(context, &attributes, &dm) != 0 ||
+      reg_dm_mr(pd, dm, 0, kOwnersBytes, kAllAccess | IBV_ACCESS_ZERO_BASED, mr) != 0)
+    return {};
+  return {reinterpret_cast<uint8_t*>(dm->memory), -1};
+}
+
+// The owner: registers the memory, and does what it is told. `make`: empty for device memory.
 int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const MakeMemory& make) {
   set_shared_memory_hint([](uint64_t, uint64_t) { return true; });
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
   const Owned<Cq> cq = make_cq(context.get());
   const Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get());
-  const OwnersMemory memory = make();
-  if (memory.bytes == nullptr) return parent.tell('-'), 0;
   Mr* mr = nullptr;
-  const auto address = reinterpret_cast<uint64_t>(memory.bytes);
-  if (reg_mr(pd.get(), memory.bytes, kOwnersBytes, address, kAllAccess, &mr) != 0) return 1;
+  const OwnersMemory memory = make ? make() : register_device_memory(context.get(), pd.get(), &mr);
+  if (memory.bytes == nullptr) return parent.tell('-'), 0;
+  const auto address = mr != nullptr ? 0 : reinterpret_cast<uint64_t>(memory.bytes);
+  constexpr int kAccess = kAllAccess | IBV_ACCESS_MW_BIND;
+  if (mr == nullptr && reg_mr(pd.get(), memory.bytes, kOwnersBytes, address, kAccess, &mr) != 0) return 1;
+  Mw* window = nullptr;
   Owned<Mr> region(mr);
   told->owner_qp = qp_number(qp.get());
   told->address = address;
@@ -132,6 +187,16 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         for (int i = 0; i < 50; ++i)
           if (ftruncate(memory.fd, kOwnersBytes) != 0 || ftruncate(memory.fd, 4096) != 0) return 9;
         break;
+      case 'w':  // the peer is to use a window from now on
+        if (alloc_mw(pd.get(), IBV_MW_TYPE_2, &window) != 0) return 13;
+        told->rkey = (mw_rkey(window) & ~0xffu) | 0x42;
+        if (bind_all(qp.get(), window, told->rkey, mr, address) != 0 ||
+            completion(cq.get()).status != IBV_WC_SUCCESS)
+          return 14;
+        break;
+      case 'v':
+        if (dealloc_mw(window) != 0) return 15;
+        break;
       case 'f':
         std::fill_n(memory.bytes, kOwnersBytes, uint8_t{0x5a});
         break;
@@ -143,10 +208,13 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
         if (child.finish() != 0) return 10;
         break;
       }
+      case 'a':
+        if (!add_from_within(pd.get(), cq.get(), gid, *told.operator->())) return 12;
+        break;
       case 'u':  // the last page goes, as the preload reports it
         memory_changes(address + kOwnersBytes - 4096, 4096);
         if (munmap(memory.bytes + kOwnersBytes - 4096, 4096) != 0) return 11;
-        memory_changed();
+        memory_changed(address + kOwnersBytes - 4096, 4096);
         break;
       case 'p':  // a receive of the whole region
         if (receive(qp.get(), {{address, kOwnersBytes, told->lkey}}) != 0) return 5;
@@ -215,10 +283,9 @@ class MappedMemory : public ::testing::Test {
   PeerAdapter& peer() { return *qp_->requester.path.memory; }
   // The state of the registration that the owner's table has now; kFree: none.
   MappingState state() {
-    const MemoryKey key = MemoryKey::unpack(told_->rkey);
-    const SharedMr* mr = peer().view().mr(key.index);
+    const SharedMr* mr = peer().view().mr(index());
     if (mr->mappable == 0) return MappingState::kFree;
-    const MappedRegions::Found found = peer().regions().find(key, mr->mappable);
+    const MappedRegions::Found found = peer().regions().find(mr->region, mr->mappable);
     if (!found.is_new) return found.state;
     qp_->process->peers().note_region();
     qp_->process->membership().kick();
@@ -327,6 +394,27 @@ bool heap_is_off() {
 }
 constexpr const char* kHeapIsOff = "under a sanitizer, and without userfaultfd, the heap is off";
 
+TEST_F(MappedMemory, OfAWindowIsReachedByCopy) {
+  ASSERT_TRUE(begin(of_memfd));
+  order('w');
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  expect_all_operations();
+  order('v');
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(MappedMemory, OfTheDeviceIsReachedByCopy) {
+  ASSERT_TRUE(begin({}));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  expect_all_operations();
+}
+
+TEST_F(MappedMemory, OfASystemVSegmentIsReachedByCopy) {
+  ASSERT_TRUE(begin(of_segment));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  expect_all_operations();
+}
+
 TEST_F(MappedMemory, OfTheSharedHeapIsReachedByCopy) {
   if (heap_is_off()) GTEST_SKIP() << kHeapIsOff;
   ASSERT_TRUE(begin(of_heap));
@@ -353,14 +441,25 @@ TEST_F(MappedMemory, UnmappedMemoryOfTheHeapIsARemoteAccessError) {
   EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, kOwnersBytes - 4096, 64), IBV_WC_REM_ACCESS_ERR);
 }
 
+// The processor's own instruction here, a read and a write there: no addition is lost.
+TEST_F(MappedMemory, AtomicsOfBothKindsAddUp) {
+  ASSERT_TRUE(begin(of_memfd));
+  local_->clear();
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, kCounter, 8), IBV_WC_SUCCESS);
+  owner_->command('a');
+  for (uint64_t i = 0; i < kAdditions; ++i) fetch_add(kCounter, 1);
+  ASSERT_EQ(owner_->answer(), 'a');
+  EXPECT_EQ(fetch_add(kCounter, 0), 2 * kAdditions);
+}
+
 TEST_F(MappedMemory, DeregistrationEndsTheMapping) {
   ASSERT_TRUE(begin(of_memfd));
   ASSERT_EQ(meet(), MappingState::kMapped);
   const uint32_t mappable = peer().view().mr(index())->mappable;
   order('d');
   // The owner wakes this process: the mapping goes without a further request.
-  EXPECT_TRUE(
-      eventually([&] { return peer().regions().find(MemoryKey::unpack(told_->rkey), mappable).is_new; }));
+  EXPECT_TRUE(eventually([&] { return peer().regions().find(index(), mappable).is_new; }));
   EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_REM_ACCESS_ERR);
 }
 

@@ -123,6 +123,21 @@ class FakeEnd final : public RequesterHost, public ResponderHost {
     return Verdict::kDone;
   }
   Verdict change(const ArrivedPiece& atomic, uint64_t* before) override {
+    if (atomic.kind == Kind::kAtomicWrite) {
+      while (next_atomic_write_ < peer->posted.size() &&
+             peer->posted[next_atomic_write_].kind != Kind::kAtomicWrite)
+        ++next_atomic_write_;
+      if (next_atomic_write_ == peer->posted.size()) {
+        ADD_FAILURE() << "an ATOMIC WRITE that was not sent";
+        return Verdict::kDone;
+      }
+      EXPECT_EQ(atomic.remote_address, peer->posted[next_atomic_write_].remote_address);
+      for (size_t i = 0; i < atomic.bytes.size(); ++i)
+        if (atomic.bytes[i] != byte_of(next_atomic_write_, i)) ++wrong_bytes;
+      ++next_atomic_write_;
+      ++atomic_writes;
+      return Verdict::kDone;
+    }
     *before = word;
     word += atomic.compare_add;
     ++changes;
@@ -137,8 +152,8 @@ class FakeEnd final : public RequesterHost, public ResponderHost {
   bool is_unreliable = false;
   std::vector<PacketRequest> posted;
   std::vector<uint64_t> expected_before;
-  uint64_t completions = 0, arrived = 0, changes = 0, word = 0, wrong_bytes = 0, failures = 0,
-           failed_number = 0;
+  uint64_t completions = 0, arrived = 0, changes = 0, atomic_writes = 0, word = 0, wrong_bytes = 0,
+           failures = 0, failed_number = 0;
   Failure failure{};
 
  private:
@@ -155,7 +170,7 @@ class FakeEnd final : public RequesterHost, public ResponderHost {
   const LinkFaults& faults_;
   std::vector<uint32_t> read_;  // bytes that have come, by request
   uint64_t atomics_ = 0, added_ = 0;
-  uint64_t next_ = 0;  // of the peer's requests
+  uint64_t next_ = 0, next_atomic_write_ = 0;  // of the peer's requests
   uint32_t came_ = 0;
 };
 
@@ -261,7 +276,7 @@ class FakeLink {
   const LinkFaults faults_;
   std::priority_queue<Flying> in_flight_;
   uint64_t order_ = 0;
-  OutgoingPacket out_;
+  OwnedOutgoingPacket out_;
 };
 
 }  // namespace verbena::packets

@@ -16,7 +16,7 @@ uint64_t number_from(const char* name, uint64_t usual) {
 
 PacketRequest random_request(std::mt19937_64& random, const Connection& connection) {
   PacketRequest request;
-  const auto kinds = static_cast<unsigned>(connection.reliable ? 5 : 2);
+  const auto kinds = static_cast<unsigned>(connection.reliable ? 6 : 2);
   request.kind = static_cast<Kind>(random() % kinds);
   if (request.kind == Kind::kCompareSwap) request.kind = Kind::kSend;
   // Lengths at the borders of packets are as likely as others.
@@ -25,6 +25,7 @@ PacketRequest random_request(std::mt19937_64& random, const Connection& connecti
   if (random() % 2 == 0) request.length += static_cast<uint32_t>(random() % connection.mtu);
   // The receiver tells messages of UC apart by their bytes.
   if (!connection.reliable) request.length += 16;
+  if (request.kind == Kind::kAtomicWrite) request.length = 8;
   if (request.kind == Kind::kFetchAdd) request.length = 8, request.compare_add = random() % 1000 + 1;
   request.remote_address = random() % (1ull << 47);
   request.rkey = static_cast<uint32_t>(random());
@@ -57,7 +58,9 @@ void run_once(uint64_t seed, bool reliable) {
   options.depth = 1 + static_cast<uint32_t>(random() % 32);
   options.window = 1 + static_cast<uint32_t>(random() % 64);
   options.max_rd_atomic = 1 + static_cast<uint32_t>(random() % 8);
-  options.timeout_ns = 500'000;
+  // With the longer one, probes come before it.
+  options.timeout_ns = random() % 2 == 0 ? 500'000 : 20'000'000;
+  options.first_window = 1 + static_cast<uint32_t>(random() % 64);
   options.retry_cnt = 100;  // loss is not what fails a run
   const auto resources = options.max_rd_atomic + static_cast<uint32_t>(random() % 3);
   // Half of the runs pass the end of the PSNs.
@@ -85,6 +88,11 @@ void run_once(uint64_t seed, bool reliable) {
     if (reliable) {
       ASSERT_EQ(peer.arrived, messages) << "seed " << seed;
       ASSERT_EQ(peer.changes, end.expected_before.size()) << "seed " << seed;
+      const auto writes =
+          static_cast<uint64_t>(std::count_if(end.posted.begin(), end.posted.end(), [](const auto& request) {
+            return request.kind == Kind::kAtomicWrite;
+          }));
+      ASSERT_EQ(peer.atomic_writes, writes) << "seed " << seed;
     } else {
       ASSERT_LE(peer.arrived, messages) << "seed " << seed;
       if (link.lost == 0 && link.damaged == 0 && faults.reorder == 0 && faults.rnr == 0 &&

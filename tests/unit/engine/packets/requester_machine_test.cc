@@ -56,7 +56,7 @@ struct PlayedRequester final : RequesterHost {
   }
   std::vector<Sent> send(int64_t now = 0) {
     std::vector<Sent> all;
-    OutgoingPacket out;
+    OwnedOutgoingPacket out;
     while (machine.next_packet(now, &out)) {
       const auto type = static_cast<PacketType>(out.packet.bth.opcode & 0x1f);
       all.push_back(
@@ -105,10 +105,11 @@ TEST(RoceRequester, BeginsWithThePsnGivenLater) {
 TEST(RoceRequester, SendsAPacketThatTheNetworkDidNotTake) {
   PlayedRequester requester;
   requester.post(0, Kind::kSend, 3072);
-  OutgoingPacket out;
+  OwnedOutgoingPacket out;
   ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  const auto before = requester.machine.position();
   ASSERT_TRUE(requester.machine.next_packet(0, &out));
-  requester.machine.take_back();
+  requester.machine.take_back(before);
   EXPECT_EQ(psns_of(requester.send()), (Psns{101, 102}));
   requester.acknowledge(102);
   EXPECT_EQ(requester.log, "done 0 ");
@@ -300,6 +301,22 @@ TEST(RoceRequester, HasNoMoreResponsesAwaitedThanMaxRdAtomic) {
   EXPECT_EQ(requester.log, "before 77 done 0 ");
 }
 
+TEST(RoceRequester, AnAtomicWriteEndsWithAResponseWithoutBytes) {
+  PlayedRequester requester({.first_psn = 0, .max_rd_atomic = 1});
+  for (uint64_t i = 0; i < 2; ++i) requester.post(i, Kind::kAtomicWrite, 8);
+  const auto sent = requester.send();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].packet.bth.opcode, 0x1d);
+  EXPECT_EQ(sent[0].packet.reth.length, 8u);
+  requester.respond(PacketType::kAtomicAcknowledge, 0, 0);  // of another operation
+  EXPECT_EQ(requester.log, "");
+  requester.respond(PacketType::kReadResponseOnly, 0, 0);
+  EXPECT_EQ(requester.log, "done 0 ");
+  EXPECT_EQ(psns_of(requester.send()), (Psns{1}));
+  requester.respond(PacketType::kReadResponseOnly, 1, 8);
+  EXPECT_EQ(requester.log, "done 0 failed 1 for 1 ");
+}
+
 TEST(RoceRequester, HoldsAFencedRequestUntilTheResponsesAreThere) {
   PlayedRequester requester;
   requester.post(0, Kind::kRead, 8);
@@ -332,6 +349,89 @@ TEST(RoceRequester, OfUcCompletesWhatItHasSent) {
   EXPECT_EQ(sent[0].packet.bth.opcode, 0x20);
   EXPECT_FALSE(sent[2].asks);
   EXPECT_EQ(requester.log, "done 0 ");
+}
+
+// ---- probes ----
+
+constexpr int64_t kLongTimeout = 100'000'000, kMicrosecond = 1000;
+
+// A requester that has measured a round trip of 100 us, and has sent packets 101 to 110 at `now`.
+struct ProbingRequester {
+  ProbingRequester() {
+    played.post(0, Kind::kWrite, 10);
+    played.send(0);
+    played.acknowledge(100, 100 * kMicrosecond);
+    played.post(1, Kind::kWrite, 10 * 1024);
+    played.send(now);
+    played.log.clear();
+  }
+  // When nothing has come until then.
+  std::vector<Sent> probe() {
+    played.machine.on_timer(played.machine.timer());
+    return played.send(now + 1'000'000);
+  }
+  PlayedRequester played{{.first_psn = 100, .timeout_ns = kLongTimeout, .retry_cnt = 0}};
+  RequesterMachine& machine = played.machine;
+  const int64_t now = 100 * kMicrosecond, answered = now + 1'100'000;
+};
+
+TEST(RoceRequester, SendsOnePacketAgainWhenNothingComesForSomeRoundTrips) {
+  ProbingRequester requester;
+  ASSERT_EQ(requester.machine.timer(), requester.now + 1'000'000);
+  const auto sent = requester.probe();
+  EXPECT_EQ(psns_of(sent), (Psns{101}));
+  EXPECT_TRUE(sent[0].asks);
+}
+
+TEST(RoceRequester, SendsNothingAgainThatThePeerHas) {
+  ProbingRequester requester;
+  requester.probe();
+  requester.played.acknowledge(110, requester.answered);
+  EXPECT_EQ(requester.played.log, "done 1 ");
+  EXPECT_TRUE(requester.played.send(requester.answered).empty());
+  EXPECT_EQ(requester.machine.timer(), kNoTimer);
+}
+
+// The answer was on its way when the probe was sent.
+TEST(RoceRequester, GoesOnWhereItWasIfThePeerIsSlow) {
+  ProbingRequester requester;
+  requester.probe();
+  requester.played.acknowledge(105, requester.answered);
+  requester.played.post(2, Kind::kWrite, 10);
+  EXPECT_EQ(psns_of(requester.played.send(requester.answered)), (Psns{111}));
+  EXPECT_EQ(requester.machine.packets_repeated(), 1u);
+}
+
+TEST(RoceRequester, SendsTheRestAgainIfThePeerHadNothing) {
+  ProbingRequester requester;
+  requester.probe();
+  requester.played.acknowledge(101, requester.answered);
+  EXPECT_EQ(psns_of(requester.played.send(requester.answered)),
+            (Psns{102, 103, 104, 105, 106, 107, 108, 109, 110}));
+}
+
+// A probe is no retry: the timeout of the connection is as long as without, and retry_cnt is not touched.
+TEST(RoceRequester, ProbesLessAndLessOftenUntilTheTimeout) {
+  ProbingRequester requester;
+  int probes = 0;
+  for (int64_t at; (at = requester.machine.timer()) < requester.now + kLongTimeout; ++probes) {
+    requester.machine.on_timer(at);
+    ASSERT_EQ(requester.played.log, "");
+    EXPECT_EQ(psns_of(requester.played.send(at)), (Psns{101}));
+  }
+  EXPECT_EQ(probes, 6);
+  EXPECT_EQ(requester.machine.timer(), requester.now + kLongTimeout);
+  requester.machine.on_timer(requester.now + kLongTimeout);
+  EXPECT_EQ(requester.played.log, "failed 1 for 5 ");
+}
+
+TEST(RoceRequester, HasFewerPacketsInFlightAfterACnp) {
+  PlayedRequester requester({.first_psn = 0, .window = 32, .first_window = 32, .timeout_ns = kTimeout});
+  requester.post(0, Kind::kWrite, 200 * 1024);
+  EXPECT_EQ(requester.send().size(), 32u);
+  requester.machine.on_congestion(60 * kMicrosecond);
+  requester.acknowledge(31, 60 * kMicrosecond);
+  EXPECT_EQ(requester.send(60 * kMicrosecond).size(), 26u);
 }
 
 }  // namespace

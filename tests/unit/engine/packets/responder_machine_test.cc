@@ -32,6 +32,10 @@ struct PlayedResponder final : ResponderHost {
     return fetch_verdict;
   }
   Verdict change(const ArrivedPiece& atomic, uint64_t* before) override {
+    if (atomic.kind == Kind::kAtomicWrite) {
+      log += "atomic write " + std::to_string(atomic.bytes.size()) + " ";
+      return verdict;
+    }
     *before = word;
     word += atomic.compare_add;
     return verdict;
@@ -59,7 +63,7 @@ struct PlayedResponder final : ResponderHost {
   // The answers that are due: type, PSN, syndrome.
   std::string answers() {
     std::string text;
-    OutgoingPacket out;
+    OwnedOutgoingPacket out;
     while (machine.next_packet(&out)) {
       const auto type = static_cast<PacketType>(out.packet.bth.opcode & 0x1f);
       const std::string psn = std::to_string(out.packet.bth.psn);
@@ -103,6 +107,25 @@ TEST(RoceResponder, SendsOneNakForAGap) {
   responder.get(PacketType::kSendOnly, 105, 8);
   EXPECT_EQ(responder.answers(), "nak 101 value 0; ");
   EXPECT_EQ(responder.log, "send 0+8 end ");
+}
+
+// Of packets that were marked on the way.
+TEST(RoceResponder, TellsOfCongestionOnceIn50Microseconds) {
+  PlayedResponder responder;
+  OwnedOutgoingPacket out;
+  for (const int64_t at : {0, 49'999, 50'000}) {
+    responder.machine.on_mark(at);
+    ASSERT_EQ(responder.machine.next_packet(&out), at != 49'999);
+    if (at == 49'999) continue;
+    EXPECT_EQ(out.packet.bth.opcode, roce::kCnpOpcode);
+    EXPECT_TRUE(out.packet.bth.becn);
+    EXPECT_EQ(out.packet.payload.size(), 16u);
+  }
+  responder.machine.on_mark(100'000);
+  responder.get(PacketType::kSendOnly, 100, 8);
+  ASSERT_TRUE(responder.machine.next_packet(&out));
+  EXPECT_EQ(out.packet.bth.opcode, roce::kCnpOpcode);
+  EXPECT_EQ(responder.answers(), "ack 100 msn 1; ");
 }
 
 TEST(RoceResponder, SaysWhenItIsNotReadyAndTakesThePacketAgain) {
@@ -149,6 +172,29 @@ TEST(RoceResponder, AnswersAnAtomicAgainFromItsResult) {
   responder.get(PacketType::kFetchAdd, 100, 0);  // two are kept
   EXPECT_EQ(responder.answers(), "");
   EXPECT_EQ(responder.word, 1015u);
+}
+
+TEST(RoceResponder, CarriesOutAnAtomicWriteOnceAndAnswersItAgain) {
+  PlayedResponder responder;
+  for (int i = 0; i < 2; ++i) {
+    responder.get(PacketType::kAtomicWrite, 100, 8);
+    EXPECT_EQ(responder.answers(), "response 100 of 0; ");
+  }
+  EXPECT_EQ(responder.log, "atomic write 8 ");
+  responder.get(PacketType::kFetchAdd, 101, 0);
+  EXPECT_EQ(responder.answers(), "atomic 101 before 1000; ");
+  responder.get(PacketType::kAtomicWrite, 102, 8);
+  EXPECT_EQ(responder.answers(), "response 102 of 0; ");
+  EXPECT_EQ(responder.machine.expected_psn(), 103u);
+}
+
+TEST(RoceResponder, RefusesAnAtomicWriteOfAnotherLength) {
+  for (const auto& [size, length] : {std::pair{7u, 8u}, {8u, 16u}, {16u, 16u}, {4u, 4u}}) {
+    PlayedResponder responder;
+    responder.get(PacketType::kAtomicWrite, 100, size, length);
+    EXPECT_EQ(responder.answers(), "nak 100 value 1; ") << size;
+    EXPECT_EQ(responder.log, "") << size;
+  }
 }
 
 TEST(RoceResponder, RefusesMoreReadsThanItsResources) {

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "check/protection.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "check/outstanding.h"
+
+namespace verbena::check {
+namespace {
+
+constexpr uintptr_t kPageSize = 4096;
+
+struct Guarded {
+  uintptr_t begin;  // whole pages
+  uintptr_t end;
+  uint64_t serial;
+  uint64_t wr_id;
+  StackId posted;
+  const QueuePair* qp;
+};
+
+std::vector<Guarded>& guarded() {
+  static auto* const all = new std::vector<Guarded>;
+  return *all;
+}
+
+struct sigaction other_handler;
+
+// By the system call: the adapter's hook of mprotect(2) would make memory private that it shares.
+bool set_protection(uintptr_t begin, uintptr_t end, int protection) {
+  return syscall(SYS_mprotect, begin, end - begin, protection) == 0;
+}
+
+bool is_guarded(uintptr_t begin, uintptr_t end) {
+  return std::any_of(guarded().begin(), guarded().end(),
+                     [&](const Guarded& each) { return each.begin < end && begin < each.end; });
+}
+
+// Makes pages of [begin, end) that no entry has any more writable.
+void release_pages(uintptr_t begin, uintptr_t end) {
+  while (begin < end) {
+    uintptr_t free_end = begin;
+    while (free_end < end && !is_guarded(free_end, free_end + kPageSize)) free_end += kPageSize;
+    if (begin < free_end) set_protection(begin, free_end, PROT_READ | PROT_WRITE);
+    begin = free_end + kPageSize;
+  }
+}
+
+template <typename Matches>
+void release(Matches matches) {
+  std::vector<Guarded>& all = guarded();
+  const auto first =
+      std::stable_partition(all.begin(), all.end(), [&](const Guarded& each) { return !matches(each); });
+  const std::vector<Guarded> ended(first, all.end());
+  all.erase(first, all.end());
+  for (const Guarded& each : ended) release_pages(each.begin, each.end);
+}
+
+// The frames of the thread that was interrupted: those of the signal are left out.
+Stack interrupted_stack() {
+  Stack stack = capture_stack();
+  if (stack.depth == 0) return stack;
+  std::move(stack.frames + 1, stack.frames + stack.depth, stack.frames);
+  std::move(stack.functions + 1, stack.functions + stack.depth, stack.functions);
+  std::move(stack.ends + 1, stack.ends + stack.depth, stack.ends);
+  --stack.depth;
+  return stack;
+}
+
+// True: it was one of the guarded pages, which is writable now.
+bool take_fault(uintptr_t address) {
+  const Stack stack = interrupted_stack();
+  const Locked locked;
+  const auto found = std::find_if(guarded().begin(), guarded().end(), [&](const Guarded& each) {
+    return each.begin <= address && address < each.end;
+  });
+  if (found == guarded().end()) return false;
+  report(rule("send-buffer-written"),
+         text("%s: 0x%zx, of a request with wr_id 0x%llx", found->qp->name.c_str(),
+              static_cast<size_t>(address), static_cast<unsigned long long>(found->wr_id)),
+         {{"written here", keep_stack(stack)}, {"posted here", found->posted}});
+  const uintptr_t page = address / kPageSize * kPageSize;
+  release([&](const Guarded& each) { return each.begin <= page && page < each.end; });
+  return true;
+}
+
+void handle_fault(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  const bool is_known =
+      !is_inside() && info->si_code == SEGV_ACCERR && take_fault(reinterpret_cast<uintptr_t>(info->si_addr));
+  errno = error;
+  if (is_known) return;
+  if ((other_handler.sa_flags & SA_SIGINFO) != 0) return other_handler.sa_sigaction(signal, info, context);
+  if (other_handler.sa_handler != SIG_DFL && other_handler.sa_handler != SIG_IGN)
+    return other_handler.sa_handler(signal);
+  sigaction(SIGSEGV, &other_handler, nullptr);  // the instruction is repeated
+}
+
+void install_handler() {
+  static bool installed = false;
+  if (installed) return;
+  installed = true;
+  struct sigaction action = {};
+  action.sa_sigaction = handle_fault;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &other_handler);
+}
+
+bool peers_may_write(const ibv_context* context, const Range& range) {
+  const Region* const region = find_region(context, range.lkey);
+  return region == nullptr || (region->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+}
+
+}  // namespace
+
+void protect_buffers(const QueuePair& qp, const Request& request) {
+  if (!is_enabled(rule("send-buffer-written")) || request.accused || !reads_memory(request.opcode)) return;
+  for (const Range& range : request.ranges) {
+    const uintptr_t memory = memory_of(qp.context, range);
+    const uintptr_t begin = (memory + kPageSize - 1) / kPageSize * kPageSize;
+    const uintptr_t end = (memory + range.length) / kPageSize * kPageSize;
+    if (memory == 0 || begin >= end || peers_may_write(qp.context, range) ||
+        is_on_stack(begin, end - begin) || may_be_written(begin, end))
+      continue;
+    install_handler();
+    if (set_protection(begin, end, PROT_READ))
+      guarded().push_back({begin, end, request.serial, request.wr_id, request.posted, &qp});
+  }
+}
+
+void unprotect_buffers(const ibv_context* context, const Request& request) {
+  if (guarded().empty() || !writes_memory(request.opcode)) return;
+  for (const Range& range : request.ranges)
+    if (const uintptr_t memory = memory_of(context, range); memory != 0)
+      unprotect_memory(memory, memory + range.length);
+}
+
+void unprotect_memory(uintptr_t begin, uintptr_t end) {
+  if (!guarded().empty()) release([&](const Guarded& each) { return each.begin < end && begin < each.end; });
+}
+
+void end_protection(uint64_t serial) {
+  if (!guarded().empty()) release([&](const Guarded& each) { return each.serial == serial; });
+}
+
+}  // namespace verbena::check

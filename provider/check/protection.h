@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// Send buffers that nobody may write to, for programs that ask for it (--enable send-buffer-written): the
+// whole pages of a buffer are mapped PROT_READ from posting until the completion is polled. A thread that
+// writes to them is reported where it does, and goes on. All functions are called with the model's lock held.
+#pragma once
+
+#include "check/model.h"
+
+namespace verbena::check {
+
+// A request that is about to be posted. One that brings bytes into memory takes their protection away. Memory
+// that peers may write to, and bytes that an outstanding request may write, are not protected.
+void protect_buffers(const QueuePair& qp, const Request& request);
+void unprotect_buffers(const ibv_context* context, const Request& request);
+
+// The memory is about to be freed: an allocator writes to it.
+void unprotect_memory(uintptr_t begin, uintptr_t end);
+
+// The request with this serial is not outstanding any more.
+void end_protection(uint64_t serial);
+
+}  // namespace verbena::check

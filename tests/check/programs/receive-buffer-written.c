@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common.h"
+
+int main(int argc, char** argv) {
+  begin(argc, argv);
+  open_pair();
+  NEED(receive_bytes(qp[1], 2, buf + kSize, 512) == 0);
+  if (wrong) buf[kSize + 300] = 'x';
+  NEED(send_bytes(qp[0], buf, 64) == 0);
+  completions(2);
+  buf[kSize + 300] = 'y';
+  close_all();
+  return 0;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause
+//
+// The lock that one thread owns: one at a time has it, also of those that take it away.
+#include "record/writer_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace verbena::record {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// What the lock protects. Two numbers that are the same whenever nobody has it.
+struct Guarded {
+  WriterLock lock;
+  uint64_t one = 0, other = 0;
+
+  // Whether they were the same.
+  bool count() {
+    const WriterLock::Hold hold = lock.lock();
+    const bool same = one == other;
+    ++one;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    ++other;
+    lock.unlock(hold);
+    return same;
+  }
+  void give_away() {
+    const WriterLock::Hold hold = lock.lock();
+    lock.unlock_for_new_owner(hold);
+  }
+};
+
+TEST(WriterLock, IsTakenAwayFromItsOwner) {
+  const bool can_be_owned = WriterLock::can_be_owned();
+  for (int round = 0; round < 20; ++round) {
+    Guarded guarded;
+    if (can_be_owned) guarded.give_away();
+    std::atomic<uint64_t> owned{0};
+    std::atomic<bool> is_over{false}, same{true};
+    std::thread owner([&] {
+      uint64_t counted = 0;
+      for (; !is_over.load(std::memory_order_relaxed); owned.store(++counted))
+        if (!guarded.count()) same = false;
+    });
+    const auto end = steady_clock::now() + milliseconds(20000);
+    while (owned.load() < 1000 && steady_clock::now() < end) std::this_thread::yield();
+    uint64_t here = 0;
+    for (; here < 1000; ++here)
+      if (!guarded.count()) same = false;
+    is_over = true;
+    owner.join();
+    EXPECT_TRUE(same);
+    EXPECT_EQ(guarded.one, owned.load() + here);
+    EXPECT_EQ(guarded.other, guarded.one);
+  }
+}
+
+// Many threads, and a new owner again and again; more often than there can be one.
+TEST(WriterLock, IsGivenAwayWhileOthersWantIt) {
+  WriterLock::can_be_owned();
+  Guarded guarded;
+  std::atomic<bool> is_over{false}, same{true};
+  std::vector<uint64_t> counted(3);
+  std::vector<std::thread> threads;
+  for (uint64_t& count : counted)
+    threads.emplace_back([&] {
+      uint64_t own = 0;
+      for (; !is_over.load(std::memory_order_relaxed); ++own)
+        if (!guarded.count()) same = false;
+      count = own;
+    });
+  for (int i = 0; i < 40; ++i) {
+    std::this_thread::sleep_for(milliseconds(2));
+    guarded.give_away();
+  }
+  is_over = true;
+  for (std::thread& thread : threads) thread.join();
+  uint64_t sum = 0;
+  for (const uint64_t count : counted) sum += count;
+  EXPECT_TRUE(same);
+  EXPECT_EQ(guarded.one, sum);
+  EXPECT_EQ(guarded.other, sum);
+}
+
+TEST(WriterLock, IsFreeInAChild) {
+  Guarded guarded;
+  if (WriterLock::can_be_owned()) guarded.give_away();
+  guarded.count();
+  static_cast<void>(guarded.lock.lock());
+  guarded.lock.forget();
+  EXPECT_TRUE(guarded.count());
+}
+
+}  // namespace
+}  // namespace verbena::record

@@ -90,8 +90,9 @@ class Generator {
     const uint32_t begin = between(0, size / 2);
     const int some[] = {0, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
                         IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, full_access};
-    setup.regions.push_back(
-        {buffer, begin, between(1, size - begin), some[index_below(std::size(some))], one_in(5)});
+    Region region{buffer, begin, between(1, size - begin), some[index_below(std::size(some))], one_in(5)};
+    if (region.in_other_pd) region.access = full_access;  // only the PD is wrong
+    setup.regions.push_back(region);
   }
 
   // ---- steps ----

@@ -208,8 +208,8 @@ CONFORMANCE_TEST(cm_connect, QpOfTheIdentifierCounts, "rdma_connect.srq-ignored"
   spec.srq = 1;
   spec.qp_num = 0x123456;
   const EventFacts request = ask(spec);
-  EXPECT_EQ(request.connection.qp_num, near_->qp->qp_num);
-  EXPECT_EQ(request.connection.srq, 0);
+  ABOUT("rdma_connect.qp-num") EXPECT_EQ(request.connection.qp_num, near_->qp->qp_num);
+  ABOUT("rdma_connect.srq-ignored") EXPECT_EQ(request.connection.srq, 0);
 }
 
 CONFORMANCE_TEST(cm_connect, WithoutAListenerItIsRejected, "rdma_connect.no-listener",
@@ -219,9 +219,10 @@ CONFORMANCE_TEST(cm_connect, WithoutAListenerItIsRejected, "rdma_connect.no-list
   resolve(near_, nobody);
   make_qp(near_);
   ASSERT_EQ(connect(), 0);
+  const About about("rdma_connect.no-listener");
   const CmEvent event = next_event(channel());
   EXPECT_EQ(event->event, RDMA_CM_EVENT_REJECTED);
-  EXPECT_NE(event->status, 0);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event->status, 0);
 }
 
 CONFORMANCE_TEST(cm_connect, WithoutAListenerADatagramServiceIsUnreachable, "rdma_connect.no-listener",
@@ -276,9 +277,10 @@ CONFORMANCE_TEST(cm_connect, QpThatCannotConnectIsAnError, "rdma_get_cm_event.co
   attr.qp_state = IBV_QPS_ERR;
   ASSERT_SUCCEEDS(ibv_modify_qp(near_->qp, &attr, IBV_QP_STATE));
   ASSERT_EQ(far().accept(), 0);
+  const About about("rdma_get_cm_event.conn-error");
   const CmEvent event = next_event(channel());
   EXPECT_EQ(event->event, RDMA_CM_EVENT_CONNECT_ERROR);
-  EXPECT_NE(event->status, 0);
+  ABOUT("rdma_get_cm_event.status-error") EXPECT_NE(event->status, 0);
 }
 
 }  // namespace

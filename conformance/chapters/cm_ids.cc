@@ -62,14 +62,18 @@ CONFORMANCE_TEST(cm_setup, ChannelHasADescriptor, "rdma_create_event_channel.poi
 CONFORMANCE_TEST(cm_setup, ChannelBecomesReadable, "rdma_create_event_channel.fd", "rdma_resolve_addr.event",
                  "rdma_get_cm_event.zero", "rdma_get_cm_event.status-0", "rdma_ack_cm_event.zero") {
   const CmId id = start_resolving();
-  ASSERT_TRUE(becomes_readable(channel()->fd, 8000ms));
+  ABOUT("rdma_create_event_channel.fd") ASSERT_TRUE(becomes_readable(channel()->fd, 8000ms));
   rdma_cm_event* event = nullptr;
-  ASSERT_SUCCEEDS(rdma_get_cm_event(channel(), &event));
-  EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
-  EXPECT_EQ(event->id, id);
-  EXPECT_EQ(event->status, 0);
+  {
+    const About about("rdma_get_cm_event.zero");
+    ASSERT_SUCCEEDS(rdma_get_cm_event(channel(), &event));
+    EXPECT_EQ(event->id, id);
+  }
+  ABOUT("rdma_resolve_addr.event") EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+  ABOUT("rdma_get_cm_event.status-0") EXPECT_EQ(event->status, 0);
+  ABOUT("rdma_create_event_channel.fd")
   EXPECT_FALSE(becomes_readable(channel()->fd, 0ms)) << "an event is reported once";
-  EXPECT_SUCCEEDS(rdma_ack_cm_event(event));
+  ABOUT("rdma_ack_cm_event.zero") EXPECT_SUCCEEDS(rdma_ack_cm_event(event));
 }
 
 CONFORMANCE_TEST(cm_setup, GettingAnEventWaits, "rdma_get_cm_event.blocks") {
@@ -176,11 +180,15 @@ CONFORMANCE_TEST(cm_setup, DestroyingWaitsForAcknowledgements, "rdma_destroy_id.
   CmEvent second = next_event(channel(), RDMA_CM_EVENT_ROUTE_RESOLVED);
   rdma_cm_id* const released = id.release();
   auto destroyed = std::async(std::launch::async, [=] { return CALL(rdma_destroy_id(released)); });
+  ABOUT("rdma_destroy_id.waits")
   EXPECT_EQ(destroyed.wait_for(scaled(15ms)), std::future_status::timeout) << "two events are open";
-  EXPECT_SUCCEEDS(first.destroy());
-  EXPECT_EQ(destroyed.wait_for(scaled(15ms)), std::future_status::timeout) << "one event is open";
-  EXPECT_SUCCEEDS(second.destroy());
-  EXPECT_EQ(destroyed.get(), 0);
+  {
+    const About about("rdma_ack_cm_event.one-to-one");
+    EXPECT_SUCCEEDS(first.destroy());
+    EXPECT_EQ(destroyed.wait_for(scaled(15ms)), std::future_status::timeout) << "one event is open";
+    EXPECT_SUCCEEDS(second.destroy());
+  }
+  ABOUT("rdma_destroy_id.waits") EXPECT_EQ(destroyed.get(), 0);
 }
 
 CONFORMANCE_TEST(cm_setup, BindsToTheDevice, "rdma_bind_addr.zero", "rdma_bind_addr.device",

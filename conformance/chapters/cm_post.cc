@@ -25,6 +25,16 @@ class Fixture : public CmTest {
  protected:
   static constexpr size_t length = 48, size = 4096;
 
+  // What a test with several clauses asks of one request.
+  struct Promises {
+    ClauseId moves;       // the bytes
+    ClauseId context;     // comes back as wr_id
+    ClauseId completion;  // by the helper that takes it
+    ClauseId memory;      // is registered for this
+  };
+  // Of the helpers that take a list: no clause of the completion or the memory.
+  static Promises only(ClauseId moves, ClauseId context) { return {moves, context, moves, moves}; }
+
   ~Fixture() override { mr_ = RdmaMr(); }  // before its PD
 
   // A connection; buffer_ is registered by rdma_reg_msgs, with other bytes than the far end's memory.
@@ -93,6 +103,18 @@ class Fixture : public CmTest {
     EXPECT_EQ(wc.byte_len, length);
     EXPECT_EQ(wc.wr_id, reinterpret_cast<uint64_t>(&context_));
   }
+  // The same, each expectation with its clause.
+  void expect_sent(ibv_wc_opcode opcode, const Promises& of) {
+    ibv_wc wc = {};
+    ABOUT(of.completion) wc = sent();
+    expect_done(wc, opcode, of);
+  }
+  void expect_received(const Promises& of) {
+    ibv_wc wc = {};
+    ABOUT(of.completion) wc = received();
+    expect_done(wc, IBV_WC_RECV, of);
+    ABOUT(of.moves) EXPECT_EQ(wc.byte_len, length);
+  }
   // The far end has received these bytes.
   void expect_arrival(const std::vector<uint8_t>& bytes) {
     const ibv_wc wc = far().received();
@@ -106,9 +128,19 @@ class Fixture : public CmTest {
   int context_ = 0;
 
  private:
+  void expect_done(const ibv_wc& wc, ibv_wc_opcode opcode, const Promises& of) {
+    ABOUT(wc.status == IBV_WC_LOC_PROT_ERR ? of.memory : of.moves)
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << wc_text(wc);
+    if (wc.status == IBV_WC_SUCCESS) {  // a failed completion has no opcode: ibv_poll_cq(3)
+      ABOUT(of.completion) EXPECT_EQ(wc.opcode, opcode);
+    }
+    ABOUT(of.context) EXPECT_EQ(wc.wr_id, reinterpret_cast<uint64_t>(&context_));
+  }
   ibv_wc taken(const char* name, int (*helper)(rdma_cm_id*, ibv_wc*)) {
     ibv_wc wc = {};
-    EXPECT_EQ(traced(name, [&] { return helper(near_, &wc); }), 1) << name << " gives the number";
+    const int number = traced(name, [&] { return helper(near_, &wc); });
+    if (number != 1)  // there is no completion to examine
+      throw Deviation{std::string(name) + "; expected: 1; seen: " + std::to_string(number), Where::current()};
     trace("  " + wc_text(wc));
     return wc;
   }
@@ -116,79 +148,99 @@ class Fixture : public CmTest {
 
 CONFORMANCE_TEST(cm_verbs, SendArrives, "rdma_post_send.sends", "rdma_post_send.context",
                  "rdma_get_send_comp.one", "rdma_reg_msgs.send-recv") {
+  const Promises of = {"rdma_post_send.sends", "rdma_post_send.context", "rdma_get_send_comp.one",
+                       "rdma_reg_msgs.send-recv"};
   connect_ends();
   ASSERT_EQ(far().post_receive(0, 256), 0);
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_send(near_, &context_, buffer_.data(), length, mr_, 0));
-  expect_sent(IBV_WC_SEND);
-  expect_arrival(own(0, length));
+  expect_sent(IBV_WC_SEND, of);
+  ABOUT(of.moves) expect_arrival(own(0, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, GatheredSendArrives, "rdma_post_sendv.sends", "rdma_post_sendv.context") {
+  const Promises of = only("rdma_post_sendv.sends", "rdma_post_sendv.context");
   connect_ends(2);
   ASSERT_EQ(far().post_receive(0, 256), 0);
   std::vector<ibv_sge> elements = pieces();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_sendv(near_, &context_, elements.data(), 2, 0));
-  expect_sent(IBV_WC_SEND);
-  expect_arrival(of_pieces());
+  expect_sent(IBV_WC_SEND, of);
+  ABOUT(of.moves) expect_arrival(of_pieces());
 }
 
 CONFORMANCE_TEST(cm_verbs, ReceiveTakesTheMessage, "rdma_post_recv.receives", "rdma_post_recv.context",
                  "rdma_get_recv_comp.one", "rdma_reg_msgs.send-recv") {
+  const Promises of = {"rdma_post_recv.receives", "rdma_post_recv.context", "rdma_get_recv_comp.one",
+                       "rdma_reg_msgs.send-recv"};
   connect_ends();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_recv(near_, &context_, buffer_.data(), 256, mr_));
   ASSERT_EQ(far().post(IBV_WR_SEND, 0, length), 0);
-  expect_received();
-  EXPECT_EQ(own(0, length), far().bytes(0, length));
+  expect_received(of);
+  ABOUT(of.moves) EXPECT_EQ(own(0, length), far().bytes(0, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, ScatteredReceiveTakesTheMessage, "rdma_post_recvv.receives",
                  "rdma_post_recvv.context") {
+  const Promises of = only("rdma_post_recvv.receives", "rdma_post_recvv.context");
   connect_ends(2);
   std::vector<ibv_sge> elements = pieces();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_recvv(near_, &context_, elements.data(), 2));
   ASSERT_EQ(far().post(IBV_WR_SEND, 0, length), 0);
-  expect_received();
-  EXPECT_EQ(of_pieces(), far().bytes(0, length));
+  expect_received(of);
+  ABOUT(of.moves) EXPECT_EQ(of_pieces(), far().bytes(0, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, ReadBringsTheBytes, "rdma_post_read.reads", "rdma_post_read.context",
                  "rdma_get_send_comp.one", "rdma_reg_msgs.rdma-local") {
+  const Promises of = {"rdma_post_read.reads", "rdma_post_read.context", "rdma_get_send_comp.one",
+                       "rdma_reg_msgs.rdma-local"};
   connect_ends();
   const RemoteMemory there = far().memory();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(
       rdma_post_read(near_, &context_, buffer_.data(), length, mr_, 0, there.address + 8, there.rkey));
-  expect_sent(IBV_WC_RDMA_READ);
-  EXPECT_EQ(own(0, length), far().bytes(8, length));
+  expect_sent(IBV_WC_RDMA_READ, of);
+  ABOUT(of.moves) EXPECT_EQ(own(0, length), far().bytes(8, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, ScatteredReadBringsTheBytes, "rdma_post_readv.reads", "rdma_post_readv.context") {
+  const Promises of = only("rdma_post_readv.reads", "rdma_post_readv.context");
   connect_ends(2);
   if (device().attributes().max_sge_rd == 1) throw NotClaimed{"max_sge_rd is 1"};
   const RemoteMemory there = far().memory();
   std::vector<ibv_sge> elements = pieces();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_readv(near_, &context_, elements.data(), 2, 0, there.address + 8, there.rkey));
-  expect_sent(IBV_WC_RDMA_READ);
-  EXPECT_EQ(of_pieces(), far().bytes(8, length));
+  expect_sent(IBV_WC_RDMA_READ, of);
+  ABOUT(of.moves) EXPECT_EQ(of_pieces(), far().bytes(8, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, WriteTakesTheBytesThere, "rdma_post_write.writes", "rdma_post_write.context",
                  "rdma_get_send_comp.one", "rdma_reg_msgs.rdma-local") {
+  const Promises of = {"rdma_post_write.writes", "rdma_post_write.context", "rdma_get_send_comp.one",
+                       "rdma_reg_msgs.rdma-local"};
   connect_ends();
   const RemoteMemory there = far().memory();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(
       rdma_post_write(near_, &context_, buffer_.data(), length, mr_, 0, there.address + 8, there.rkey));
-  expect_sent(IBV_WC_RDMA_WRITE);
-  EXPECT_EQ(own(0, length), far().bytes(8, length));
+  expect_sent(IBV_WC_RDMA_WRITE, of);
+  ABOUT(of.moves) EXPECT_EQ(own(0, length), far().bytes(8, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, GatheredWriteTakesTheBytesThere, "rdma_post_writev.writes",
                  "rdma_post_writev.context") {
+  const Promises of = only("rdma_post_writev.writes", "rdma_post_writev.context");
   connect_ends(2);
   const RemoteMemory there = far().memory();
   std::vector<ibv_sge> elements = pieces();
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_writev(near_, &context_, elements.data(), 2, 0, there.address + 8, there.rkey));
-  expect_sent(IBV_WC_RDMA_WRITE);
-  EXPECT_EQ(of_pieces(), far().bytes(8, length));
+  expect_sent(IBV_WC_RDMA_WRITE, of);
+  ABOUT(of.moves) EXPECT_EQ(of_pieces(), far().bytes(8, length));
 }
 
 CONFORMANCE_TEST(cm_verbs, InlineSendNeedsNoRegistration, "rdma_post_send.inline", "rdma_post_sendv.inline") {
@@ -377,15 +429,17 @@ CONFORMANCE_TEST(cm_verbs, InlineDatagramNeedsNoRegistration, "rdma_post_ud_send
 }
 
 CONFORMANCE_TEST(cm_verbs, DatagramArrives, "rdma_post_ud_send.sends", "rdma_post_ud_send.context") {
+  const Promises of = only("rdma_post_ud_send.sends", "rdma_post_ud_send.context");
   const EventFacts found = look_up();
   register_buffer();
   ASSERT_EQ(far().post_receive(0, 256), 0);
   const Ah ah = address_handle(found);
+  ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_ud_send(near_, &context_, buffer_.data(), length, mr_, IBV_SEND_SIGNALED, ah,
                                     found.datagram.qp_num));
-  expect_sent(IBV_WC_SEND);
-  EXPECT_EQ(far().received().byte_len, 40 + length);
-  EXPECT_EQ(far().bytes(40, length), own(0, length));
+  expect_sent(IBV_WC_SEND, of);
+  ABOUT(of.moves) EXPECT_EQ(far().received().byte_len, 40 + length);
+  ABOUT(of.moves) EXPECT_EQ(far().bytes(40, length), own(0, length));
 }
 
 }  // namespace

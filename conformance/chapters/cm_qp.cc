@@ -81,16 +81,18 @@ CONFORMANCE_TEST(cm_connect, QpTakesReceivesAtOnce, "rdma_create_qp.receives",
 
 CONFORMANCE_TEST(cm_connect, UnconnectedQpSendsAtOnce, "rdma_create_qp.ud-sends", "rdma_create_id.udp") {
   prepare(RDMA_PS_UDP);
+  ABOUT("rdma_create_qp.ud-sends")
   EXPECT_EQ(attributes_of(near_->qp).qp_state, IBV_QPS_RTS) << "nothing has been connected";
   const EventFacts found = look_up();
   const Ah ah = address_handle(found);
   ASSERT_EQ(far().post_receive(0, 256), 0);
   const Buffer buffer(8);
   const Mr mr = make_mr(near_->pd, buffer);
+  const About about("rdma_create_qp.ud-sends");
   ASSERT_SUCCEEDS(
       rdma_post_ud_send(near_, nullptr, buffer.data(), 8, mr, IBV_SEND_SIGNALED, ah, found.datagram.qp_num));
   EXPECT_EQ(completion(near_->send_cq).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(far().received().byte_len, 48u);
+  ABOUT("rdma_create_id.udp") EXPECT_EQ(far().received().byte_len, 48u);
 }
 
 CONFORMANCE_TEST(cm_connect, QpOfThePdGiven, "rdma_create_qp.given-pd", "rdma_destroy_qp.destroys") {

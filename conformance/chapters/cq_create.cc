@@ -37,10 +37,14 @@ CONFORMANCE_TEST(cq, FieldsAreThoseGiven, "ibv_create_cq.context", "ibv_create_c
   int mark = 0;
   const Channel channel = make_channel(device());
   const Cq cq = create(4, &mark, channel);
-  ASSERT_NE(cq, nullptr);
-  EXPECT_EQ(cq->cq_context, &mark);
-  EXPECT_EQ(cq->context, context());
-  EXPECT_EQ(cq->channel, channel.get());
+  {
+    const About about("ibv_create_cq.context");
+    ASSERT_NE(cq, nullptr);
+    EXPECT_EQ(cq->cq_context, &mark);
+    EXPECT_EQ(cq->context, context());
+    EXPECT_EQ(cq->channel, channel.get());
+  }
+  const About about("ibv_create_cq.channel-optional");
   const Cq without = create(4);
   ASSERT_NE(without, nullptr);
   EXPECT_EQ(without->channel, nullptr);
@@ -170,11 +174,12 @@ CONFORMANCE_TEST(cq, ModerationAsClaimed, "ibv_modify_cq.moderation", "ibv_modif
 
 CONFORMANCE_TEST(cq, ChannelComesAndGoes, "ibv_create_comp_channel.pointer",
                  "ibv_destroy_comp_channel.zero") {
+  const About about("ibv_create_comp_channel.pointer");
   Channel channel = make_channel(device());
   EXPECT_GE(fcntl(channel->fd, F_GETFD), 0);
   pollfd waiting{channel->fd, POLLIN, 0};
   EXPECT_EQ(poll(&waiting, 1, 0), 0);
-  EXPECT_SUCCEEDS(channel.destroy());
+  ABOUT("ibv_destroy_comp_channel.zero") EXPECT_SUCCEEDS(channel.destroy());
 }
 
 CONFORMANCE_TEST(cq, ChannelIsBusyWithItsCq, "ibv_destroy_comp_channel.busy") {

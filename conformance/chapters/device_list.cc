@@ -38,8 +38,8 @@ CONFORMANCE_TEST(device, ListCountsItsEntries, "ibv_get_device_list.null-termina
   ASSERT_TRUE(list);
   int entries = 0;
   while (entries < count && list.get()[entries] != nullptr) ++entries;
-  EXPECT_EQ(entries, count);
-  EXPECT_EQ(list.get()[count], nullptr);
+  ABOUT("ibv_get_device_list.count") EXPECT_EQ(entries, count);
+  ABOUT("ibv_get_device_list.null-terminated") EXPECT_EQ(list.get()[count], nullptr);
 }
 
 CONFORMANCE_TEST(device, ListNeedsNoCount, "ibv_get_device_list.count-optional") {
@@ -52,12 +52,13 @@ CONFORMANCE_TEST(device, OpenDeviceOutlivesTheList, "ibv_get_device_list.free-af
                  "ibv_open_device.context", "ibv_close_device.zero") {
   List list(CALL(ibv_get_device_list(nullptr)));
   Context opened(CALL(ibv_open_device(find(list))));
-  ASSERT_TRUE(opened);
+  ABOUT("ibv_open_device.context") ASSERT_TRUE(opened);
   list.reset();
+  ABOUT("ibv_open_device.context")
   EXPECT_STREQ(ibv_get_device_name(opened->device), options().device.c_str());
   ibv_device_attr attributes;
-  EXPECT_SUCCEEDS(ibv_query_device(opened.get(), &attributes));
-  EXPECT_EQ(CALL(ibv_close_device(opened.release())), 0);
+  ABOUT("ibv_get_device_list.free-after-open") EXPECT_SUCCEEDS(ibv_query_device(opened.get(), &attributes));
+  ABOUT("ibv_close_device.zero") EXPECT_EQ(CALL(ibv_close_device(opened.release())), 0);
 }
 
 CONFORMANCE_TEST(device, NameGuidAndIndexAreTheSameInEveryList, "ibv_get_device_name.name",
@@ -65,9 +66,11 @@ CONFORMANCE_TEST(device, NameGuidAndIndexAreTheSameInEveryList, "ibv_get_device_
   const List first(CALL(ibv_get_device_list(nullptr)));
   const List second(CALL(ibv_get_device_list(nullptr)));
   ibv_device *one = find(first), *other = find(second);
-  EXPECT_STRNE(CALL(ibv_get_device_name(one)), "");
+  ABOUT("ibv_get_device_name.name") EXPECT_STRNE(CALL(ibv_get_device_name(one)), "");
+  ABOUT("ibv_get_device_name.stable")
   EXPECT_STREQ(ibv_get_device_name(one), ibv_get_device_name(other));
-  EXPECT_GE(CALL(ibv_get_device_index(one)), -1);
+  ABOUT("ibv_get_device_index.value") EXPECT_GE(CALL(ibv_get_device_index(one)), -1);
+  ABOUT("ibv_get_device_index.stable")
   EXPECT_EQ(ibv_get_device_index(one), CALL(ibv_get_device_index(other)));
 }
 

@@ -82,10 +82,13 @@ CONFORMANCE_TEST(device, OpensMoreThanOnce, "ibv_open_device.several", "ibv_clos
   const List list(CALL(ibv_get_device_list(nullptr)));
   Context one(CALL(ibv_open_device(find(list))));
   Context other(CALL(ibv_open_device(find(list))));
-  ASSERT_TRUE(one && other);
-  EXPECT_NE(one.get(), other.get());
+  ABOUT("ibv_open_device.several") {
+    ASSERT_TRUE(one && other);
+    EXPECT_NE(one.get(), other.get());
+  }
   Pd pd(CALL(ibv_alloc_pd(other.get())));
-  ASSERT_NE(pd, nullptr);
+  ABOUT("ibv_open_device.several") ASSERT_NE(pd, nullptr);
+  const About about("ibv_close_device.others-live");
   EXPECT_EQ(CALL(ibv_close_device(one.release())), 0);
   const Buffer buffer(64);
   Mr mr = make_mr(pd, buffer);
@@ -108,8 +111,11 @@ Context import_of(ibv_context* original) {
 CONFORMANCE_TEST(device, ImportedContextWorks, "ibv_import_device.usable", "ibv_import_device.close") {
   Context imported = import_of(context());
   ibv_device_attr attributes = {};
-  EXPECT_SUCCEEDS(ibv_query_device(imported.get(), &attributes));
-  EXPECT_EQ(attributes.node_guid, device().attributes().node_guid);
+  ABOUT("ibv_import_device.usable") {
+    EXPECT_SUCCEEDS(ibv_query_device(imported.get(), &attributes));
+    EXPECT_EQ(attributes.node_guid, device().attributes().node_guid);
+  }
+  const About about("ibv_import_device.close");
   EXPECT_EQ(CALL(ibv_close_device(imported.release())), 0);
   EXPECT_SUCCEEDS(ibv_query_device(context(), &attributes));
 }
@@ -127,10 +133,13 @@ CONFORMANCE_TEST(device, ImportedPdTakesAnMr, "ibv_import_pd.usable", "ibv_impor
   ibv_pd* same = CALL(ibv_import_pd(imported.get(), pd->handle));
   if (same == nullptr && is_refusal(errno))
     throw NotClaimed{"ibv_import_pd refused with " + errno_text(errno)};
-  ASSERT_NE(same, nullptr);
   const Buffer buffer(64);
-  Mr mr = make_mr(same, buffer);
-  EXPECT_SUCCEEDS(mr.destroy());
+  ABOUT("ibv_import_pd.usable") {
+    ASSERT_NE(same, nullptr);
+    Mr mr = make_mr(same, buffer);
+    ASSERT_SUCCEEDS(mr.destroy());
+  }
+  const About about("ibv_import_pd.unimport");
   CALL(ibv_unimport_pd(same));
   Mr after = make_mr(pd, buffer);
   EXPECT_SUCCEEDS(after.destroy());

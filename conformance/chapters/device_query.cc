@@ -46,8 +46,7 @@ CONFORMANCE_TEST(device, LimitsArePositive, "ibv_query_device.limits-positive") 
 
 CONFORMANCE_TEST(device, PageSizeIsTheSystems, "ibv_query_device.page-size") {
   const uint64_t up_to = (static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) << 1) - 1;
-  EXPECT_NE(device().attributes().page_size_cap & up_to, 0u)
-      << "page size " << sysconf(_SC_PAGESIZE);
+  EXPECT_NE(device().attributes().page_size_cap & up_to, 0u) << "page size " << sysconf(_SC_PAGESIZE);
 }
 
 CONFORMANCE_TEST(device, AtomicLevelIsOfTheEnumeration, "ibv_query_device.atomic-cap") {
@@ -164,6 +163,7 @@ CONFORMANCE_TEST(device, RawClockAdvances, "ibv_query_rt_values_ex.raw-clock",
 }
 
 CONFORMANCE_TEST(device, EveryPortCanBeQueried, "ibv_query_device.ports", "ibv_query_port.zero") {
+  // A port that cannot be queried breaks both promises.
   for (int port = 1; port <= device().attributes().phys_port_cnt; ++port) {
     ibv_port_attr attr;
     EXPECT_SUCCEEDS(ibv_query_port(context(), static_cast<uint8_t>(port), &attr)) << "port " << port;
@@ -252,11 +252,14 @@ CONFORMANCE_TEST(device, EventsAndStatesHaveTexts, "ibv_event_type_str.event", "
   std::set<std::string> events, states;
   for (int event = IBV_EVENT_CQ_ERR; event <= IBV_EVENT_WQ_FATAL; ++event)
     events.insert(ibv_event_type_str(static_cast<ibv_event_type>(event)));
-  EXPECT_EQ(events.size(), static_cast<size_t>(IBV_EVENT_WQ_FATAL - IBV_EVENT_CQ_ERR + 1));
+  ABOUT("ibv_event_type_str.event") {
+    EXPECT_EQ(events.size(), static_cast<size_t>(IBV_EVENT_WQ_FATAL - IBV_EVENT_CQ_ERR + 1));
+  }
   for (int node = IBV_NODE_CA; node <= IBV_NODE_UNSPECIFIED; ++node)
-    EXPECT_STRNE(ibv_node_type_str(static_cast<ibv_node_type>(node)), "");
+    ABOUT("ibv_event_type_str.node") EXPECT_STRNE(ibv_node_type_str(static_cast<ibv_node_type>(node)), "");
   for (int state = IBV_PORT_NOP; state <= IBV_PORT_ACTIVE_DEFER; ++state)
     states.insert(ibv_port_state_str(static_cast<ibv_port_state>(state)));
+  const About about("ibv_event_type_str.port");
   EXPECT_EQ(states.size(), static_cast<size_t>(IBV_PORT_ACTIVE_DEFER - IBV_PORT_NOP + 1));
 }
 

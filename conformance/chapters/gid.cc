@@ -84,9 +84,12 @@ CONFORMANCE_TEST(gid, ExtendedQueryGivesTheSameGid, "ibv_query_gid_ex.same-gid",
     const Entry extended = entry_at(index);
     if (extended.error != 0) continue;
     ibv_gid plain;
-    ASSERT_EQ(CALL(ibv_query_gid(context(), port(), index, &plain)), 0);
-    EXPECT_TRUE(same(plain, extended.entry.gid))
-        << gid_text(plain) << " and " << gid_text(extended.entry.gid);
+    ABOUT("ibv_query_gid_ex.same-gid") {
+      ASSERT_EQ(CALL(ibv_query_gid(context(), port(), index, &plain)), 0);
+      EXPECT_TRUE(same(plain, extended.entry.gid))
+          << gid_text(plain) << " and " << gid_text(extended.entry.gid);
+    }
+    const About about("ibv_query_gid_ex.index-and-port");
     EXPECT_EQ(extended.entry.gid_index, static_cast<uint32_t>(index));
     EXPECT_EQ(extended.entry.port_num, port());
     ++compared;
@@ -152,14 +155,16 @@ CONFORMANCE_TEST(gid, TableQueryGivesWhatSingleQueriesGive, "ibv_query_gid_table
   ASSERT_FALSE(single.empty());
   std::vector<ibv_gid_entry> table(single.size());
   const ssize_t count = CALL(ibv_query_gid_table(context(), table.data(), table.size(), 0));
-  ASSERT_EQ(count, static_cast<ssize_t>(single.size()));
+  ABOUT("ibv_query_gid_table.exact") ASSERT_GE(count, 0);
+  ABOUT("ibv_query_gid_table.entries") ASSERT_EQ(count, static_cast<ssize_t>(single.size()));
   for (size_t i = 0; i < table.size(); ++i) {
-    EXPECT_FALSE(is_zero(table[i].gid)) << "entry " << i;
+    ABOUT("ibv_query_gid_table.valid-only") EXPECT_FALSE(is_zero(table[i].gid)) << "entry " << i;
     const bool known = std::any_of(single.begin(), single.end(), [&](const ibv_gid_entry& entry) {
       return entry.gid_index == table[i].gid_index && entry.port_num == table[i].port_num &&
              entry.gid_type == table[i].gid_type && entry.ndev_ifindex == table[i].ndev_ifindex &&
              same(entry.gid, table[i].gid);
     });
+    const About about("ibv_query_gid_table.entries");
     EXPECT_TRUE(known) << "index " << table[i].gid_index << " of port " << table[i].port_num;
   }
 }

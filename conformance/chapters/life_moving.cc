@@ -19,11 +19,12 @@ class Moving : public PairTest {
  protected:
   // While the far end carries out `opcode` on a region of the near end again and again, `change` removes what
   // the requests need. Requests under way may succeed or fail; one that begins afterwards fails.
-  void change_under_way(ibv_wr_opcode opcode, const std::function<int(ibv_mr*)>& change) {
+  void change_under_way(ClauseId clause, ibv_wr_opcode opcode, const std::function<int(ibv_mr*)>& change) {
     PairSpec spec;
     spec.both.buffer = 2 * length;
     spec.path.retry_count = 6;  // some take 7 for endless
     pair(spec);
+    const About about(clause);
     region_ = near().register_region(0, length, remote);
     ASSERT_EQ(region_.error, 0);
     SendRequest request = remote_request(opcode, {{0, length}}, near().facts());
@@ -46,9 +47,9 @@ class Moving : public PairTest {
                     }});
     EXPECT_EQ(first.completed, 20u);
     EXPECT_EQ(first.status, IBV_WC_SUCCESS);
-    EXPECT_EQ(result, 0);
-    EXPECT_EQ(rest.status, IBV_WC_REM_ACCESS_ERR) << name_of(rest.status) << " after "
-                                                  << rest.completed << " requests: the far end could go on";
+    ASSERT_EQ(result, 0);
+    EXPECT_EQ(rest.status, IBV_WC_REM_ACCESS_ERR)
+        << name_of(rest.status) << " after " << rest.completed << " requests: the far end could go on";
   }
 
   wire::Region region_;
@@ -59,13 +60,15 @@ using Fixture = Moving;
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, DeregisteredUnderWrites, "life.dereg-mr.moving",
                     "life.dereg-mr.moving-bytes") {
-  change_under_way(IBV_WR_RDMA_WRITE, [&](ibv_mr*) { return near().deregister_region(region_); });
+  change_under_way("life.dereg-mr.moving", IBV_WR_RDMA_WRITE,
+                   [&](ibv_mr*) { return near().deregister_region(region_); });
   if (HasFatalFailure()) return;
   observe("life.dereg-mr.moving-bytes", near().read(0, length) == before_ ? "none did" : "some did");
 }
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, DeregisteredUnderReads, "life.dereg-mr.moving-read") {
-  change_under_way(IBV_WR_RDMA_READ, [&](ibv_mr*) { return near().deregister_region(region_); });
+  change_under_way("life.dereg-mr.moving-read", IBV_WR_RDMA_READ,
+                   [&](ibv_mr*) { return near().deregister_region(region_); });
 }
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, ReregisteredUnderWrites, "life.rereg-mr.moving") {
@@ -79,7 +82,7 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, ReregisteredUnderWrites, "life.rer
       throw NotClaimed{"ibv_rereg_mr refused with " + errno_text(errno)};
     ASSERT_EQ(result, 0);
   }
-  change_under_way(IBV_WR_RDMA_WRITE, [](ibv_mr* mr) {
+  change_under_way("life.rereg-mr.moving", IBV_WR_RDMA_WRITE, [](ibv_mr* mr) {
     return CALL(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE));
   });
 }

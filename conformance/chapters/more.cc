@@ -179,10 +179,17 @@ using Fixture = Pacing;
 CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set", "ibv_modify_qp_rate_limit.as-claimed",
                  "ibv_modify_qp_rate_limit.defaults", "ibv_query_device_ex.rate-limits") {
   const ibv_packet_pacing_caps& caps = claimed();
-  EXPECT_LE(caps.qp_rate_limit_min, caps.qp_rate_limit_max);
-  for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max})
-    EXPECT_EQ(set(rate), 0) << rate;
-  EXPECT_EQ(set(0), 0) << "no limit";
+  pair();
+  ABOUT("ibv_query_device_ex.rate-limits") EXPECT_LE(caps.qp_rate_limit_min, caps.qp_rate_limit_max);
+  // Each of these promises that such a call is accepted: a rate, claimed, and the rest of it 0.
+  const ClauseId promises[] = {"ibv_modify_qp_rate_limit.set", "ibv_modify_qp_rate_limit.as-claimed",
+                               "ibv_modify_qp_rate_limit.defaults"};
+  for (const ClauseId promise : promises) {
+    const About about(promise);
+    for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max})
+      EXPECT_EQ(set(rate), 0) << rate;
+  }
+  ABOUT("ibv_modify_qp_rate_limit.set") EXPECT_EQ(set(0), 0) << "no limit";
 }
 
 CONFORMANCE_TEST(more, RateLimitBeyondTheClaimIsRefused, "ibv_modify_qp_rate_limit.range",

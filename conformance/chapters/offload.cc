@@ -325,7 +325,8 @@ CONFORMANCE_TEST(offload, TagsAreAddedAndDeleted, "ibv_post_srq_ops.tags",
   attr.cq = own;
   attr.tm_cap = {std::min(claimed.max_num_tags, 4u), std::max(1u, std::min(claimed.max_ops, 4u))};
   const Srq srq(CALL(ibv_create_srq_ex(context(), &attr)));
-  ASSERT_NE(srq, nullptr) << errno_text(errno);
+  ABOUT("ibv_create_srq_ex.tm-as-claimed") ASSERT_NE(srq, nullptr) << errno_text(errno);
+  const About about("ibv_post_srq_ops.tags");
   const Buffer buffer(64);
   const Mr mr = make_mr(pd(), buffer);
   ibv_sge element = {buffer.address(), 64, mr->lkey};

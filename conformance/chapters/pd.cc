@@ -24,9 +24,11 @@ void expect_busy(Pd& pd, Object& object) {
 
 CONFORMANCE_TEST(pd, AllocatesAndDeallocates, "ibv_alloc_pd.pointer", "ibv_dealloc_pd.zero") {
   Pd pd(CALL(ibv_alloc_pd(context())));
-  ASSERT_NE(pd, nullptr);
-  EXPECT_EQ(pd->context, context());
-  EXPECT_SUCCEEDS(pd.destroy());
+  ABOUT("ibv_alloc_pd.pointer") {
+    ASSERT_NE(pd, nullptr);
+    EXPECT_EQ(pd->context, context());
+  }
+  ABOUT("ibv_dealloc_pd.zero") EXPECT_SUCCEEDS(pd.destroy());
 }
 
 CONFORMANCE_TEST(pd, SeveralSideBySide, "ibv_alloc_pd.several") {
@@ -110,16 +112,19 @@ Pd make_parent(ibv_context* context, ibv_parent_domain_init_attr attr, Where whe
 
 CONFORMANCE_TEST(pd, ThreadDomainComesAndGoes, "ibv_alloc_td.pointer", "ibv_dealloc_td.zero") {
   Td td = make_td(context());
-  EXPECT_EQ(td->context, context());
-  EXPECT_SUCCEEDS(td.destroy());
+  ABOUT("ibv_alloc_td.pointer") EXPECT_EQ(td->context, context());
+  ABOUT("ibv_dealloc_td.zero") EXPECT_SUCCEEDS(td.destroy());
 }
 
 CONFORMANCE_TEST(pd, ParentDomainTakesAnMr, "ibv_alloc_parent_domain.pd", "ibv_alloc_parent_domain.dealloc") {
   Pd pd = make_pd(device());
   Pd parent = make_parent(context(), {pd, nullptr, 0, nullptr, nullptr, nullptr});
   const Buffer buffer(4096);
-  Mr mr = make_mr(parent, buffer);
-  EXPECT_SUCCEEDS(mr.destroy());
+  ABOUT("ibv_alloc_parent_domain.pd") {
+    Mr mr = make_mr(parent, buffer);
+    ASSERT_SUCCEEDS(mr.destroy());
+  }
+  const About about("ibv_alloc_parent_domain.dealloc");
   EXPECT_SUCCEEDS(parent.destroy());
   Mr after = make_mr(pd, buffer);
   EXPECT_SUCCEEDS(after.destroy());

@@ -19,13 +19,16 @@ CONFORMANCE_TEST(wr, ExtendedQpIsAQp, "ibv_create_qp_ex.pointer", "ibv_create_qp
   ibv_qp_init_attr_ex attr = attributes(IBV_QPT_RC, rc_operations);
   attr.cap = {13, 11, 1, 1, 0};
   Qp qp = create(attr);
-  EXPECT_GE(attr.cap.max_send_wr, 13u);
-  EXPECT_GE(attr.cap.max_recv_wr, 11u);
-  EXPECT_GE(attr.cap.max_send_sge, 1u);
+  ABOUT("ibv_create_qp_ex.cap") {
+    EXPECT_GE(attr.cap.max_send_wr, 13u);
+    EXPECT_GE(attr.cap.max_recv_wr, 11u);
+    EXPECT_GE(attr.cap.max_send_sge, 1u);
+  }
+  ABOUT("ibv_qp_to_qp_ex.pointer") EXPECT_NE(CALL(ibv_qp_to_qp_ex(qp)), nullptr);
+  const About about("ibv_create_qp_ex.pointer");
   EXPECT_EQ(qp->pd, pd_.get());
   EXPECT_EQ(qp->send_cq, cq_.get());
   EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
-  EXPECT_NE(CALL(ibv_qp_to_qp_ex(qp)), nullptr);
   EXPECT_SUCCEEDS(qp.destroy());
 }
 
@@ -69,8 +72,11 @@ CONFORMANCE_TEST(wr, NothingBeforeComplete, "ibv_wr_start.nothing-before-complet
   buffer_[0] = 0x77;
   start();
   write();
-  EXPECT_TRUE(stays_empty(cq_));
-  EXPECT_TRUE(far().untouched(0, 4096));
+  ABOUT("ibv_wr_start.nothing-before-complete") {
+    ASSERT_TRUE(stays_empty(cq_));
+    EXPECT_TRUE(far().untouched(0, 4096));
+  }
+  const About about("ibv_wr_complete.zero");
   EXPECT_EQ(complete(), 0);
   EXPECT_EQ(status(), IBV_WC_SUCCESS);
   EXPECT_TRUE(far().has(2048, 1, 0x77));

@@ -105,8 +105,13 @@ int64_t MappedRegions::serve(const NodeMembership& membership, const SegmentView
     Entry& entry = (*table)[i];
     const State state = entry.state.load(std::memory_order_acquire);
     if (state == State::kFree || state == State::kTaken) continue;
-    if (!alive || !is_valid(view, entry)) {
-      // Requests that begin from now on find the key invalid.
+    if (state == State::kEnding || !alive || !is_valid(view, entry)) {
+      // Requests that begin from now on do not find the mapping. Those that remember it look the key up: the
+      // owner raises the epoch after it has made the key invalid, and may be stopped in between.
+      if (state != State::kEnding) {
+        entry.state.store(State::kEnding, std::memory_order_release);
+        if (alive) view.header().mr_epoch.fetch_add(1, std::memory_order_seq_cst);
+      }
       if (!hazards_released(membership.directory(), slot, membership.slot(), kPatienceForGuards)) {
         call_in(kLookForGuards);
         continue;

@@ -28,7 +28,7 @@ class MappedRegions {
   MappedRegions& operator=(const MappedRegions&) = delete;
   ~MappedRegions();
 
-  enum class State : uint32_t { kFree, kWanted, kAsked, kMapped, kRefused, kTaken };
+  enum class State : uint32_t { kFree, kWanted, kAsked, kMapped, kRefused, kTaken, kEnding };
 
   struct Found {
     State state;                       // kFree: there are too many

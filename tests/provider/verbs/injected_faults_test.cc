@@ -154,7 +154,7 @@ TEST_F(InjectedFaultsTest, ShuffledBytesAreAllThereAtTheEnd) {
   }
 }
 
-// The second half of the range is gone: in their order, all of the first half would be placed before that is
+// The second half of the range cannot be written: in their order, all of the first half would be placed before that is
 // seen.
 TEST_F(InjectedFaultsTest, ShuffledBytesAreNotPlacedInTheirOrder) {
   if (!begins_with({.what = "shuffle"})) return;
@@ -163,7 +163,7 @@ TEST_F(InjectedFaultsTest, ShuffledBytesAreNotPlacedInTheirOrder) {
   ASSERT_NE(pages, MAP_FAILED);
   Mr mr(ibv_reg_mr(pd_.get(), pages, 2 * page, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   ASSERT_NE(mr, nullptr);
-  ASSERT_EQ(munmap(static_cast<char*>(pages) + page, page), 0);
+  ASSERT_EQ(mprotect(static_cast<char*>(pages) + page, page, PROT_NONE), 0);
   memset(local_.data(), 1, 2 * page);
   ibv_sge sge = local_.sge(0, static_cast<uint32_t>(2 * page));
   ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
@@ -173,7 +173,7 @@ TEST_F(InjectedFaultsTest, ShuffledBytesAreNotPlacedInTheirOrder) {
   EXPECT_LT(std::count(static_cast<char*>(pages), static_cast<char*>(pages) + page, 1),
             static_cast<std::ptrdiff_t>(page));
   mr.reset();
-  munmap(pages, page);
+  munmap(pages, 2 * page);
 }
 
 TEST_F(InjectedFaultsTest, AnEventIsLate) {

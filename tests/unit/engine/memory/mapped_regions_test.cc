@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
@@ -174,6 +175,11 @@ int own(const Child& parent, const SharedTold& told, const GidEntry& gid, const 
     switch (word) {
       case 'd':
         region.reset();
+        break;
+      case 'i':  // as if it was stopped in the midst of a deregistration, before the epoch
+        for (SharedMr* entry : {context->process->view().mr(MemoryKey::unpack(told->rkey).index),
+                                context->process->view().shared_mr(MemoryKey::unpack(told->rkey).index)})
+          entry->valid.store(0);
         break;
       case 'h':  // to the second half
         if (rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory.bytes + kOwnersBytes / 2,
@@ -461,6 +467,20 @@ TEST_F(MappedMemory, DeregistrationEndsTheMapping) {
   // The owner wakes this process: the mapping goes without a further request.
   EXPECT_TRUE(eventually([&] { return peer().regions().find(index(), mappable).is_new; }));
   EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 0, 8), IBV_WC_REM_ACCESS_ERR);
+}
+
+// The owner makes the key invalid, then says so by the epoch. What this process remembers of the region is of
+// no use in between.
+TEST_F(MappedMemory, TheOwnerStopsInTheMidstOfADeregistration) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 64, 64), IBV_WC_SUCCESS);
+  order('i');
+  EXPECT_TRUE(eventually([&] {
+    qp_->process->membership().kick();
+    return state() != MappingState::kMapped;
+  }));
+  EXPECT_EQ(carry_out(IBV_WR_RDMA_WRITE, 64, 64), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(MappedMemory, ReregistrationMovesTheRegion) {

@@ -157,8 +157,7 @@ struct QueuePair : Object {
   uint8_t max_rd_atomic = 0;
   bool knows_rd_atomic = false;
   uint32_t mtu = 0;         // bytes; of UD, the port's
-  bool compared = false;    // with its peer, since it is connected
-  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not known
+  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not compared since it is connected
   const Object* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;

@@ -74,9 +74,10 @@ struct Region : Object {
 };
 
 struct Range {
-  uintptr_t begin;
+  uintptr_t begin;  // as the SGE names it
   uint32_t length;
   uint32_t lkey;
+  uintptr_t memory;  // where the bytes were in the program's memory when it was posted; 0: nowhere
 };
 
 inline constexpr int kReceive = -1;

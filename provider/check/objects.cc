@@ -259,9 +259,13 @@ int dereg_mr(pabi_mr* mr) {
     if (const auto* const region = find<Region>(mr); region != nullptr && region->alive)
       report_outstanding_use(*region, stack);
   }
-  return destroy_object(mr, "ibv_dereg_mr", stack, [](const void* handle) {
+  const int error = destroy_object(mr, "ibv_dereg_mr", stack, [](const void* handle) {
     return below().dereg_mr(static_cast<pabi_mr*>(const_cast<void*>(handle)));
   });
+  if (error != 0) return error;
+  const Locked locked;
+  if (const auto* const region = find<Region>(mr); region != nullptr) forget_bytes(*region);
+  return 0;
 }
 
 void unimport_mr(ibv_mr* mr) {

@@ -113,20 +113,14 @@ void install_handler() {
   sigaction(SIGSEGV, &action, &other_handler);
 }
 
-bool peers_may_write(const ibv_context* context, const Range& range) {
-  const Region* const region = find_region(context, range.lkey);
-  return region == nullptr || (region->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-}
-
 }  // namespace
 
 void protect_buffers(const QueuePair& qp, const Request& request) {
   if (!is_enabled(rule("send-buffer-written")) || request.accused || !reads_memory(request.opcode)) return;
   for (const Range& range : request.ranges) {
-    const uintptr_t memory = memory_of(qp.context, range);
-    const uintptr_t begin = (memory + kPageSize - 1) / kPageSize * kPageSize;
-    const uintptr_t end = (memory + range.length) / kPageSize * kPageSize;
-    if (memory == 0 || begin >= end || peers_may_write(qp.context, range) ||
+    const uintptr_t begin = (range.memory + kPageSize - 1) / kPageSize * kPageSize;
+    const uintptr_t end = (range.memory + range.length) / kPageSize * kPageSize;
+    if (range.memory == 0 || begin >= end || peers_may_write(qp.context, range.lkey) ||
         is_on_stack(begin, end - begin) || may_be_written(begin, end))
       continue;
     install_handler();
@@ -135,11 +129,10 @@ void protect_buffers(const QueuePair& qp, const Request& request) {
   }
 }
 
-void unprotect_buffers(const ibv_context* context, const Request& request) {
+void unprotect_buffers(const Request& request) {
   if (guarded().empty() || !writes_memory(request.opcode)) return;
   for (const Range& range : request.ranges)
-    if (const uintptr_t memory = memory_of(context, range); memory != 0)
-      unprotect_memory(memory, memory + range.length);
+    if (range.memory != 0) unprotect_memory(range.memory, range.memory + range.length);
 }
 
 void unprotect_memory(uintptr_t begin, uintptr_t end) {

@@ -12,7 +12,7 @@ namespace verbena::check {
 // A request that is about to be posted. One that brings bytes into memory takes their protection away. Memory
 // that peers may write to, and bytes that an outstanding request may write, are not protected.
 void protect_buffers(const QueuePair& qp, const Request& request);
-void unprotect_buffers(const ibv_context* context, const Request& request);
+void unprotect_buffers(const Request& request);
 
 // The memory is about to be freed: an allocator writes to it.
 void unprotect_memory(uintptr_t begin, uintptr_t end);

@@ -150,7 +150,7 @@ CONFORMANCE_TEST(mismatch, MoreReadsThanResources, "mismatch.reads.beyond") {
   bool has_failed = false;
   for (const Completion& done : near().completions(8)) {
     expect_bytes_of(done);
-    const ibv_wc_status expected = has_failed                        ? IBV_WC_WR_FLUSH_ERR
+    const ibv_wc_status expected = has_failed                      ? IBV_WC_WR_FLUSH_ERR
                                    : done.status == IBV_WC_SUCCESS ? IBV_WC_SUCCESS
                                                                    : IBV_WC_REM_INV_REQ_ERR;
     EXPECT_EQ(done.status, expected) << completion_text(done);

@@ -161,6 +161,7 @@ int free_dm(Dm* dm) {
 }
 
 uint32_t dm_handle(const Dm* dm) { return dm->handle; }
+bool is_of(const Dm* dm, const Context* context) { return dm->file == context->file; }
 
 int import_dm(Context* context, uint32_t handle, Dm** out) {
   Process& process = *context->process;

@@ -79,6 +79,7 @@ int dealloc_pd(Pd* pd);  // EBUSY: objects still belong to it
 // Names these objects in the log, and that `parent_domains` of the provider belong to it as well.
 void log_busy_pd(const Pd* pd, uint32_t parent_domains);
 uint32_t pd_handle(const Pd* pd);
+bool is_of(const Pd* pd, const Context* context);  // handles belong to the file that a context has open
 
 // The protection domain with this handle, as an object of `context` (ibv_import_pd(3)). One of the two
 // objects is deallocated, the other one is unimported. ENOENT: no context of the same file has such a domain.
@@ -123,18 +124,21 @@ int advise_mr(Pd* pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge
 uint32_t mr_lkey(const Mr* mr);
 uint32_t mr_rkey(const Mr* mr);
 uint32_t mr_handle(const Mr* mr);
+bool is_of(const Mr* mr, const Context* context);
 
 // Memory windows. EINVAL: no such type; ENOMEM: max_mw windows exist.
 int alloc_mw(Pd* pd, ibv_mw_type type, Mw** out);
 int dealloc_mw(Mw* mw);          // bound or not
 uint32_t mw_rkey(const Mw* mw);  // the first one; binding gives others
 uint32_t mw_handle(const Mw* mw);
+bool is_of(const Mw* mw, const Context* context);
 
 // Device memory. alloc_dm(): EINVAL: more than max_dm_size, or an alignment above a page; ENOMEM: not enough
 // is left.
 int alloc_dm(Context* context, const ibv_alloc_dm_attr* attr, Dm** out);
 int free_dm(Dm* dm);  // EBUSY: memory regions of it are registered
 uint32_t dm_handle(const Dm* dm);
+bool is_of(const Dm* dm, const Context* context);
 int import_dm(Context* context, uint32_t handle, Dm** out);  // as import_mr
 // EFAULT: outside the allocation; EINVAL: offset or length is no multiple of 4 (as mlx5,
 // providers/mlx5/verbs.c, mlx5_access_dm).
@@ -177,6 +181,7 @@ int cq_capacity(const Cq* cq);
 // stopped while it appends.
 int resize_cq(Cq* cq, int cqe);
 uint32_t cq_handle(const Cq* cq);
+bool is_of(const Cq* cq, const Context* context);
 
 // Returns the number of entries written, or < 0: -EINVAL; -EIO in a forked child. `stamps`, only for a
 // stamped CQ, is as long as `wc`: the device_clock() of each completion.
@@ -207,6 +212,7 @@ struct XrcPlace {
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
 uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
 uint32_t srq_handle(const Srq* srq);
+bool is_of(const Srq* srq, const Context* context);
 // EINVAL: a limit above max_wr, unknown bits of the mask; a max_wr that is 0, above the device's, below the
 // limit, or below the number of requests that are posted or whose completions were not polled. ENOMEM.
 // If fewer requests than the limit are posted already, the event comes at once.
@@ -252,6 +258,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
 void block_own_multicast(Qp* qp);
 uint32_t qp_number(const Qp* qp);
 uint32_t qp_handle(const Qp* qp);
+bool is_of(const Qp* qp, const Context* context);
 int modify_qp(Qp* qp, const ibv_qp_attr* attr, int attr_mask);
 // EINVAL: an unsupported rate, a burst or packet size without a rate, a comp_mask, a QP that does not send or
 // is not in RTS; EOPNOTSUPP: the profile has no pacing.
@@ -281,6 +288,7 @@ int detach_mcast(Qp* qp, const ibv_gid* gid, uint16_t lid);
 int create_wq(Pd* pd, ibv_wq_init_attr* attr, Cq* cq, uint64_t user_handle, Wq** out);
 uint32_t wq_number(const Wq* wq);
 uint32_t wq_handle(const Wq* wq);
+bool is_of(const Wq* wq, const Context* context);
 ibv_wq_state wq_state(const Wq* wq);
 // EINVAL: it is not in curr_wq_state, or there is no way to wq_state; EOPNOTSUPP: flags.
 int modify_wq(Wq* wq, const ibv_wq_attr* attr);

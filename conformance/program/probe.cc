@@ -74,8 +74,9 @@ std::string from_child(const Options& options, std::string (*describe)(const Opt
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::milliseconds(static_cast<int64_t>(30000 * options.time_scale));
   for (bool open = pid > 0; open;) {
+    // Rounded up: what is left of a millisecond is not the end.
     const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd waiting{ends[0], POLLIN, 0};
     char buffer[4096];
     const ssize_t count = left.count() > 0 && poll(&waiting, 1, static_cast<int>(left.count())) > 0

@@ -223,10 +223,9 @@ bool Model::admits(const PostSends& step) const {
         return false;
       continue;
     }
-    // A request that fails: for one reason, and with nothing else under way.
-    if (!is_reliable(step.end) || !now_.ends[peer].sends.empty() || taking > queue.size() + !takes_one)
-      return false;
-    if (consumers(step.end) > queue.size()) return false;
+    // A request that fails: for one reason, with nothing else under way, and not behind one that waits for a
+    // receive. Else it fails when the receive is posted, at any moment of what comes after.
+    if (!is_reliable(step.end) || !now_.ends[peer].sends.empty() || taking > queue.size()) return false;
     if ((connection.shared_receives || connection.type == IBV_QPT_XRC_SEND) && takes_one) return false;
     if (request.bind || request.window) return false;
     if (fault == Fault::kLocal) {

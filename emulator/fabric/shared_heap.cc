@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,11 +15,13 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 
 #include "adapter/memcheck.h"
 #include "fabric/held_writes.h"
 #include "fabric/kept_descriptor.h"
 #include "fabric/mapping_barrier.h"
+#include "fabric/memory_file.h"
 #include "fabric/memory_map.h"
 #include "fabric/movable_memory.h"
 #include "fabric/own_memory.h"
@@ -150,16 +151,10 @@ bool open_file() {
   Heap& the = heap();
   if (the.takes_pages && the.files.back().descriptor.fd() >= 0) return true;
   the.takes_pages = false;
-  rlimit file_size{};
-  // The file is larger, and an attempt would raise SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &file_size) != 0 || file_size.rlim_cur != RLIM_INFINITY) return false;
-  const int fd = static_cast<int>(syscall(SYS_memfd_create, kHeapFile, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int fd = make_memory_file(kHeapFile, kFileSize);
   if (fd < 0) return false;
   struct stat status;
-  // Its size stays: no access to the file raises SIGBUS for a page beyond the end.
-  if (ftruncate(fd, static_cast<off_t>(kFileSize)) != 0 ||
-      syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
-      fstat(fd, &status) != 0) {
+  if (fstat(fd, &status) != 0) {
     syscall(SYS_close, fd);
     return false;
   }
@@ -395,13 +390,12 @@ void sweep_shared_heap() {
   if (the.takes_pages) free_unmapped(the.files.back(), text);
 }
 
-bool free_unmapped_of_shared_heap(uint64_t address, uint64_t length) {
-  const PageRange changed = pages_of(address, length);
-  Heap& the = heap();
-  const std::unique_lock lock(the.mutex, std::try_to_lock);
-  if (!lock) return false;
-  if (!the.takes_pages) return true;
-  const File& file = the.files.back();
+namespace {
+
+// Of the pages in [changed.begin, changed.end). With the mutex held. std::bad_alloc: there is no memory for a
+// list.
+void free_unmapped_in(const PageRange& changed) {
+  const File& file = heap().files.back();
   const PageText text = read_memory_map();
   uint64_t next = changed.begin;
   const auto free_up_to = [&](uint64_t end) {
@@ -416,6 +410,20 @@ bool free_unmapped_of_shared_heap(uint64_t address, uint64_t length) {
     next = range.end;
   }
   free_up_to(changed.end);
+}
+
+}  // namespace
+
+bool free_unmapped_of_shared_heap(uint64_t address, uint64_t length) {
+  Heap& the = heap();
+  const std::unique_lock lock(the.mutex, std::try_to_lock);
+  if (!lock) return false;
+  if (!the.takes_pages) return true;
+  try {
+    free_unmapped_in(pages_of(address, length));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   return true;
 }
 
@@ -428,11 +436,18 @@ PageVector<PageRange> begin_fork_of_shared_heap() {
   PageVector<PageRange> ranges;
   if (the.files.empty()) return ranges;
   the.barrier.close();
-  the.at_fork = read_memory_map(needs_flags());
-  std::string_view rest = the.at_fork;
-  for (MappedRange range; take_range(&rest, &range);)
-    if (range.shared && file_of(range) != nullptr && !has_flag(range, "dc"))
-      ranges.push_back({range.begin, range.end});
+  try {
+    the.at_fork = read_memory_map(needs_flags());
+    std::string_view rest = the.at_fork;
+    for (MappedRange range; take_range(&rest, &range);)
+      if (range.shared && file_of(range) != nullptr && !has_flag(range, "dc"))
+        ranges.push_back({range.begin, range.end});
+  } catch (const std::bad_alloc&) {
+    VERBENA_ERROR(
+        heap_not_copied,
+        "fork: registered memory stays shared between parent and child: there is no memory for a list of it");
+    ranges.clear();
+  }
   return ranges;
 }
 

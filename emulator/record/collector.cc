@@ -28,10 +28,7 @@ bool is_alive(const NodeDirectory& directory, const RingOwner& owner) {
 
 }  // namespace
 
-void Collector::forget(const Source& source) {
-  lost_before_ += source.reader.lost();
-  cut_before_ += source.reader.cut();
-}
+void Collector::forget(const Source& source) { lost_before_ += source.reader.lost(); }
 
 void Collector::find_rings() {
   const std::string folder = records_folder(node_);
@@ -44,6 +41,7 @@ void Collector::find_rings() {
     // A process that is recorded again, for another instrument, has made a new ring.
     if (const auto known = sources_.find(name); known != sources_.end()) {
       if (known->second.reader.file() == status.st_ino) continue;
+      read(known->second);  // what is left there
       forget(known->second);
       sources_.erase(known);
     }
@@ -140,12 +138,6 @@ bool Collector::has_all() const {
 uint64_t Collector::lost() const {
   uint64_t sum = lost_before_;
   for (const auto& [name, source] : sources_) sum += source.reader.lost();
-  return sum;
-}
-
-uint64_t Collector::cut() const {
-  uint64_t sum = cut_before_;
-  for (const auto& [name, source] : sources_) sum += source.reader.cut();
   return sum;
 }
 

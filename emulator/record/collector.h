@@ -38,7 +38,6 @@ class Collector {
   bool has_all() const;
 
   uint64_t lost() const;                         // records overwritten before they were read
-  uint64_t cut() const;                          // records without their payload, which was too long
   uint32_t damaged() const { return damaged_; }  // rings that could not be read to the end
 
  private:
@@ -66,7 +65,7 @@ class Collector {
   std::vector<RingOwner> owners_;          // by the number of the ring
   std::vector<Item> waiting_;
   std::vector<std::byte> bytes_, spare_;
-  uint64_t lost_before_ = 0, cut_before_ = 0;  // of rings that are removed
+  uint64_t lost_before_ = 0;  // of rings that are removed
   uint32_t damaged_ = 0;
 };
 

@@ -123,12 +123,6 @@ void RingWriter::forget() {
   lock_.forget();
 }
 
-void RingWriter::count_cut() {
-  const WriterLock::Hold hold = lock_.lock();
-  if (ring_) ring_.header().cut.fetch_add(1, std::memory_order_relaxed);
-  lock_.unlock(hold);
-}
-
 // To the first segment whose bytes the record does not need.
 void RingWriter::move_tail() {
   const uint64_t needed = head_ + writing_ - ring_.size();

@@ -43,7 +43,6 @@ struct RingHeader {
   // Written by the process for each record.
   alignas(64) std::atomic<uint64_t> head;  // where the next record goes
   std::atomic<uint64_t> tail;              // of the oldest record that is still there
-  std::atomic<uint64_t> cut;               // records whose payload was too long for the ring
   std::atomic<uint32_t> is_written;        // 0: the process has closed the ring
   // Where the first record begins that begins in the segment, or behind it: by the number of the segment,
   // modulo kRingSegments. For readers that have to skip records.
@@ -130,7 +129,6 @@ class RingWriter {
       fill(reinterpret_cast<std::byte*>(to + 1));
     });
   }
-  void count_cut();
 
  private:
   Head* begin(Kind kind, size_t size) {

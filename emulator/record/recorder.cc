@@ -19,7 +19,8 @@ constexpr uint32_t kLongestDatagram = 4096;  // bytes, the largest MTU
 // Bytes of payload in one record: so long other threads wait. Powers of two, so that they end where a packet
 // does.
 constexpr uint32_t kPiece = 64 << 10;
-constexpr uint32_t kUnsafePiece = 4096;  // on the stack of the program's thread
+static_assert(sizeof(MessageRecord) + kPiece <= kSmallestRing / 4);  // no record is too long for a ring
+constexpr uint32_t kUnsafePiece = 4096;                              // on the stack of the program's thread
 
 // Copies bytes [from, from + size) of the message. `is_safe`: the bytes have just been moved. Else the memory
 // may not be there, as nobody has looked yet: then zeros.
@@ -248,11 +249,6 @@ void Recorder::write_message(const ResponseEvent& event, uint32_t most) {
                        .vendor_err = event.vendor_err,
                        .solicited = event.solicited};
   if (event.range_count == 0) record.snap = 0;
-  const uint32_t kept = for_each_kept(event.offset, end, event.mtu, record.snap, [](uint32_t, uint32_t) {});
-  if (sizeof record + kept > ring_.limit()) {
-    ring_.count_cut();
-    record.snap = 0;
-  }
   const bool is_safe = is_done && !event.may_be_gone;
   const uint32_t size = record.snap == 0 ? UINT32_MAX : is_safe ? kPiece : kUnsafePiece;
   do {

@@ -34,7 +34,6 @@ class RingReader {
   // Records that were overwritten before they were read, so far.
   uint64_t lost() const { return lost_; }
   // Records whose payload was too long for the ring.
-  uint64_t cut() const { return ring_.header().cut.load(std::memory_order_relaxed); }
   const RingOwner& owner() const { return owner_; }
 
  private:

@@ -27,8 +27,14 @@ WriterLock::Hold WriterLock::lock_slowly() {
       own.owner.compare_exchange_strong(nobody, &mark, std::memory_order_acq_rel))
     return lock();
   spin_.lock();
-  take_away(ownerships_[turn_.load(std::memory_order_relaxed)]);
-  return nullptr;
+  // An owner may have given the lock to a new one meanwhile (unlock_for_new_owner()), without a look at
+  // spin_.
+  for (uint32_t turn = turn_.load(std::memory_order_acquire);;) {
+    take_away(ownerships_[turn]);
+    const uint32_t now = turn_.load(std::memory_order_acquire);
+    if (now == turn) return nullptr;
+    turn = now;
+  }
 }
 
 void WriterLock::take_away(Ownership& own) {

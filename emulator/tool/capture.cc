@@ -217,9 +217,6 @@ int Capture::end() {
                  "verbena: what was lost was overwritten before it was read: --ring or --snaplen helps\n");
   if (collector_->damaged() != 0)
     std::fprintf(stderr, "verbena: the records of %u processes are damaged\n", collector_->damaged());
-  if (collector_->cut() != 0)
-    std::fprintf(stderr, "verbena: %llu messages are without their payload, too long for --ring\n",
-                 static_cast<unsigned long long>(collector_->cut()));
   return error_ == 0 || error_ == EPIPE ? 0 : failed(options_.file + ": " + std::strerror(error_));
 }
 

@@ -5,17 +5,26 @@
 //   seed = 7                        # of the draws; 0 if it is not given
 //   link = "25Gbps,2us"             # as --link
 //   [[fault]]
-//   what = "lose"                   # lose, delay, rnr, fail, die, refuse, hold, wake
-//   qp = 0                          # index of the QP in its process, from 0; hold, wake: cq = 0
+//   what = "lose"                   # lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late,
+//   wake qp = 0                          # index of the QP in its process, from 0; hold, late, wake: cq = 0
 //   opcode = "RDMA_WRITE"           # SEND, SEND_WITH_IMM, RDMA_READ, ...
 //   nth = 100                       # or every = 10
 //   probability = 0.01
 //   times = 3
 //   from = "10ms"                   # since the process opened the device
 //   until = "2s"
-//   time = "100us"                  # delay, hold; ["10us", "1ms"]: drawn evenly
+//   time = "100us"                  # delay, hold, late; ["10us", "1ms"]: drawn evenly
 //   error = "rkey_out_of_range"     # fail: a code of verbena explain
 //   object = "MR"                   # refuse: QP, CQ, MR, MW, PD, AH, SRQ, XRCD
+//
+// Or what happens to a device:
+//
+//   [[fault]]
+//   what = "port_down"              # or gid_change, address_change, device_fatal
+//   device = 0                      # index on the node
+//   port = 1
+//   from = "1s"                     # since the program started
+//   time = "200ms"                  # port_down: then it comes up again
 #pragma once
 
 #include <string>
@@ -25,7 +34,8 @@
 
 namespace verbena::tool {
 
-// false: *problem names the file, the line and the rule.
+// What happens to devices goes to *schedule, all else to *out. false: *problem names the file, the line and
+// the rule.
 bool read_faults(const std::string& file, faults::Plan* out, Schedule* schedule, std::string* problem);
 
 // "25Gbps,2us", "2us", "100Mbps". false: it is none of these.

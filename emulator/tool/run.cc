@@ -51,7 +51,8 @@ struct RunOptions {
   bool has_chaos = false;
 };
 
-// --faults, --chaos and --link as the environment variable for the programs. false: there are none.
+// --faults, --chaos and --link: what the programs do to themselves, and what happens to devices meanwhile.
+// false: the programs need no plan.
 bool plan_of(const RunOptions& options, faults::Plan* plan, Schedule* schedule) {
   std::string problem;
   if (!options.faults.empty() && !read_faults(options.faults, plan, schedule, &problem))
@@ -59,7 +60,7 @@ bool plan_of(const RunOptions& options, faults::Plan* plan, Schedule* schedule) 
   if (options.has_chaos) *plan = faults::chaos(options.chaos);
   if (!options.link.empty() && !parse_link(options.link, &plan->link))
     throw UsageError{"run: --link is a rate, a latency or both: 25Gbps,2us"};
-  return !options.faults.empty() || options.has_chaos || !options.link.empty();
+  return !plan->rules.empty() || plan->link != faults::Link{};
 }
 
 // The events of the schedule happen on the node of the environment.

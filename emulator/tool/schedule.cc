@@ -22,11 +22,13 @@ namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
 
-void raise(const NodeDirectory& directory, const std::string& node, const ScheduledEvent& event) {
+// 0 or an errno; EALREADY: the port is in that state, and nothing has happened.
+int raise(const NodeDirectory& directory, const std::string& node, const ScheduledEvent& event) {
   uint32_t told = 0;
   const int error = raise_device_event(directory, node, event.device, event.type, &told, event.port);
   if (error != 0 && error != EALREADY)
     std::fprintf(stderr, "verbena: an event of the schedule cannot be raised: %s\n", std::strerror(error));
+  return error;
 }
 
 // True: the process has ended before `until`, ns of CLOCK_MONOTONIC.
@@ -46,11 +48,11 @@ void follow(int process, const NodeDirectory& directory, const std::string& node
   Schedule down;
   for (const ScheduledEvent& event : schedule) {
     if (ends_before(process, began + static_cast<int64_t>(event.at_ns))) break;
-    raise(directory, node, event);
+    const int error = raise(directory, node, event);
     std::erase_if(down, [&](const ScheduledEvent& other) {
       return event.type == IBV_EVENT_PORT_ACTIVE && other.device == event.device && other.port == event.port;
     });
-    if (event.type == IBV_EVENT_PORT_ERR) down.push_back(event);
+    if (event.type == IBV_EVENT_PORT_ERR && error == 0) down.push_back(event);
   }
   if (down.empty()) return;
   ends_before(process, INT64_MAX);
@@ -66,7 +68,7 @@ bool names_ports_that_exist(const DeviceTable& devices, const Schedule& schedule
 }
 
 // Descriptors belong to the program alone: whatever waits for the end of its output must not wait for this
-// process.
+// process. `process` is above them.
 void leave_descriptors(int process) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
@@ -93,9 +95,11 @@ int start_schedule(const std::string& node, Schedule schedule) {
     const pid_t follower = fork();
     if (follower != 0) _exit(follower < 0 ? 1 : 0);
     setsid();
-    leave_descriptors(process);
+    const int kept = fcntl(process, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (kept < 0) _exit(0);
+    leave_descriptors(kept);
     NodeDirectory own;
-    if (own.open(directory_path(node).c_str()) == 0) follow(process, own, node, schedule);
+    if (own.open(directory_path(node).c_str()) == 0) follow(kept, own, node, schedule);
     _exit(0);
   }
   close(process);

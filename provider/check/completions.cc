@@ -113,7 +113,8 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   if (place == queue.end()) return;
   if (wc.status == IBV_WC_SUCCESS) {
     check_finished(qp, *place, polling);
-    check_pattern(qp, *place, wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? 0 : wc.byte_len, polling);
+    if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)  // the peer has written, and may have written there
+      check_pattern(qp, *place, wc.byte_len, polling);
   } else {
     report_failure(qp, *place, wc, keep_stack(polling));
   }

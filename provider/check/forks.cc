@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/forks.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,8 +10,10 @@
 #include <algorithm>
 #include <atomic>
 
+#include "check/mappings.h"
 #include "check/next_function.h"
 #include "check/outstanding.h"
+#include "check/protection.h"
 
 namespace verbena::check {
 namespace {
@@ -49,25 +49,6 @@ bool is_pinned(const Object& object) {
          (region.access & IBV_ACCESS_ON_DEMAND) == 0;
 }
 
-// [begin, end) of the mappings that processes share (proc(5), /proc/PID/maps).
-std::vector<std::pair<uintptr_t, uintptr_t>> shared_mappings() {
-  std::vector<std::pair<uintptr_t, uintptr_t>> found;
-  std::string text;
-  const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return found;
-  char buffer[4096];
-  for (long got; (got = syscall(SYS_read, fd, buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<size_t>(got));
-  syscall(SYS_close, fd);
-  for (size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size() - 1) + 1) {
-    unsigned long begin = 0, end = 0;
-    char rights[5] = "";
-    if (sscanf(text.c_str() + at, "%lx-%lx %4s", &begin, &end, rights) == 3 && rights[3] == 's')
-      found.emplace_back(begin, end);
-  }
-  return found;
-}
-
 uint64_t length_to_look_at(const Region& region) { return std::min(region.length, kLongestLook); }
 
 // Before the fork, which takes the model's lock after the handlers of others.
@@ -94,18 +75,19 @@ void in_child() {
   unlock_after_fork();
   learn_stack();
   const Locked locked;
+  unprotect_memory(0, UINTPTR_MAX);  // the child's copies belong to no request
   inherited().clear();
   child = getpid();
   if (forked_at == 0 || !is_enabled(rule("child-changes-registered"))) return;
-  const auto shared = shared_mappings();
+  const std::vector<Mapping> mappings = read_mappings();
   uint64_t left = kMostLooks;
   for (const Object* object : all_objects()) {
     if (!is_pinned(*object)) continue;
     const auto& region = static_cast<const Region&>(*object);
     const uint64_t length = length_to_look_at(region);
     const uintptr_t end = region.memory + length;
-    const bool is_shared = std::any_of(shared.begin(), shared.end(), [&](const auto& mapping) {
-      return mapping.first < end && region.memory < mapping.second;
+    const bool is_shared = std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& each) {
+      return each.is_shared() && each.begin < end && region.memory < each.end;
     });
     uint64_t sum = 0;
     if (is_shared || length > left || is_on_stack(region.memory, length) ||

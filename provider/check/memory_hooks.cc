@@ -113,7 +113,7 @@ __attribute__((visibility("default"))) void* realloc(void* memory, size_t size) 
   const size_t length =
       memory != nullptr && watching.load(std::memory_order_acquire) ? malloc_usable_size(memory) : 0;
   const auto begin = reinterpret_cast<uintptr_t>(memory);
-  if (length != 0 && !is_inside()) end_protection_of(begin, length);
+  if (length != 0 && has_protected() && !is_inside()) end_protection_of(begin, length);
   void* const result = function(memory, size);
   if (length != 0 && result != nullptr && reinterpret_cast<uintptr_t>(result) != begin)
     check_released("realloc", begin, length, false);

@@ -19,8 +19,10 @@ struct Model {
   std::map<std::pair<const ibv_device*, uint32_t>, Region*> regions;
   // By the first byte of their memory; of dead ones at most the last at each address.
   std::multimap<uintptr_t, Region*> memory;
+  uint64_t longest = 0;  // bytes; of the regions that were ever in `memory`
+  // [first, second): all memory that was ever registered. They do not touch each other.
+  std::map<uintptr_t, uintptr_t> ever;
   uint64_t pinned = 0;                                        // bytes; of this process's
-  uint64_t longest = 0;                                       // of them
   bool has_boundless = false;                                 // implicit ODP: a region may be any memory
   std::unordered_multimap<uint32_t, QueuePair*> queue_pairs;  // by number
   pid_t process = getpid();                                   // asked once: it is a system call
@@ -80,6 +82,19 @@ uint64_t whole_pages(const Region& region) {
   return (region.memory + region.length + kPage - 1) / kPage * kPage - region.memory / kPage * kPage;
 }
 
+void note_memory(uintptr_t begin, uintptr_t end) {
+  if (begin >= end) return;
+  auto& ever = model().ever;
+  auto first = ever.upper_bound(begin);
+  if (first != ever.begin() && std::prev(first)->second >= begin) --first;
+  auto last = first;
+  for (; last != ever.end() && last->first <= end; ++last) {
+    begin = std::min(begin, last->first);
+    end = std::max(end, last->second);
+  }
+  ever.emplace_hint(ever.erase(first, last), begin, end);
+}
+
 }  // namespace
 
 uint64_t pinned_bytes() { return model().pinned; }
@@ -99,6 +114,7 @@ void enter_region(Region& region) {
     each = each->second == &region || !each->second->alive ? all.memory.erase(each) : std::next(each);
   all.memory.emplace(region.memory, &region);
   all.longest = std::max(all.longest, region.length);
+  note_memory(region.memory, region.memory + region.length);
 }
 
 namespace {
@@ -118,7 +134,10 @@ const Region* find_memory(uintptr_t begin, uintptr_t end, Matches matches) {
 }  // namespace
 
 bool was_registered(uintptr_t begin, uintptr_t end) {
-  return model().has_boundless || find_memory(begin, end, [](const Region&) { return true; }) != nullptr;
+  const Model& all = model();
+  if (all.has_boundless) return true;
+  const auto next = all.ever.lower_bound(end);
+  return next != all.ever.begin() && std::prev(next)->second > begin;
 }
 
 const Region* find_region_at(uintptr_t begin, uintptr_t end, bool anywhere) {

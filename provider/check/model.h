@@ -74,9 +74,10 @@ struct Region : Object {
 };
 
 struct Range {
-  uintptr_t begin;
+  uintptr_t begin;  // as the SGE names it
   uint32_t length;
   uint32_t lkey;
+  uintptr_t memory;  // where the bytes were in the program's memory when it was posted; 0: nowhere
 };
 
 inline constexpr int kReceive = -1;
@@ -157,8 +158,7 @@ struct QueuePair : Object {
   uint8_t max_rd_atomic = 0;
   bool knows_rd_atomic = false;
   uint32_t mtu = 0;         // bytes; of UD, the port's
-  bool compared = false;    // with its peer, since it is connected
-  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not known
+  int peer_rd_atomic = -1;  // max_dest_rd_atomic there; -1: not compared since it is connected
   const Object* pd = nullptr;
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;

@@ -15,6 +15,7 @@
 #include "check/operations.h"
 #include "check/outstanding.h"
 #include "check/pinned.h"
+#include "check/protection.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -174,9 +175,17 @@ ibv_mr* made_region(ibv_mr* mr, ibv_pd* pd, const char* verb, const Stack& stack
   return mr;
 }
 
+// The device writes to memory that it registers: pages of an outstanding send must not refuse it.
+void unprotect_for_registration(const void* addr, size_t length) {
+  const auto begin = reinterpret_cast<uintptr_t>(addr);
+  const Locked locked;
+  unprotect_memory(begin, begin + std::min(length, UINTPTR_MAX - begin));
+}
+
 ibv_mr* reg_mr(ibv_pd* pd, void* addr, size_t length, uint64_t iova, int access) {
   const Stack stack = capture_stack();
   if (!is_usable(pd, "ibv_reg_mr", stack)) return errno = EINVAL, nullptr;
+  unprotect_for_registration(addr, length);
   return made_region(below().reg_mr(pd, addr, length, iova, access), pd, "ibv_reg_mr", stack,
                      {(access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova, length,
                       reinterpret_cast<uintptr_t>(addr), access, true});
@@ -189,6 +198,7 @@ ibv_mr* reg_mr_ex(ibv_pd* pd, ibv_mr_init_attr* attr) {
   const bool plain = (wanted.comp_mask & ~uint64_t{PABI_REG_MR_IOVA}) == PABI_REG_MR_ADDR;
   const uintptr_t memory = plain ? reinterpret_cast<uintptr_t>(wanted.addr) : 0;
   const uint64_t begin = (wanted.comp_mask & PABI_REG_MR_IOVA) != 0 ? wanted.iova : memory;
+  if (plain) unprotect_for_registration(wanted.addr, wanted.length);
   return made_region(below().reg_mr_ex(pd, attr), pd, "ibv_reg_mr_ex", stack,
                      {begin, wanted.length, memory, wanted.access, true});
 }
@@ -221,6 +231,7 @@ ibv_mr* import_mr(ibv_pd* pd, uint32_t handle) {
 int rereg_mr(pabi_mr* mr, int flags, ibv_pd* pd, void* addr, size_t length, int access) {
   const Stack stack = capture_stack();
   if (!is_usable(mr, "ibv_rereg_mr", stack)) return errno = EINVAL;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) unprotect_for_registration(addr, length);
   const int error = below().rereg_mr(mr, flags, pd, addr, length, access);
   const Locked locked;
   if (error != 0) return report_refusal("ibv_rereg_mr", error, stack), error;
@@ -259,9 +270,13 @@ int dereg_mr(pabi_mr* mr) {
     if (const auto* const region = find<Region>(mr); region != nullptr && region->alive)
       report_outstanding_use(*region, stack);
   }
-  return destroy_object(mr, "ibv_dereg_mr", stack, [](const void* handle) {
+  const int error = destroy_object(mr, "ibv_dereg_mr", stack, [](const void* handle) {
     return below().dereg_mr(static_cast<pabi_mr*>(const_cast<void*>(handle)));
   });
+  if (error != 0) return error;
+  const Locked locked;
+  if (const auto* const region = find<Region>(mr); region != nullptr) forget_bytes(*region);
+  return 0;
 }
 
 void unimport_mr(ibv_mr* mr) {

@@ -75,13 +75,12 @@ bool add_memory(uint64_t& sum, uintptr_t address, uint64_t length) {
   return true;
 }
 
-bool sum_of(const ibv_context* context, const Request& request, uint64_t* sum) {
+bool sum_of(const Request& request, uint64_t* sum) {
   *sum = 0;
   uint64_t left = kLongestSum;
   for (const Range& range : request.ranges) {
-    const uintptr_t memory = memory_of(context, range);
     const uint64_t part = std::min<uint64_t>(range.length, left);
-    if (memory == 0 || !add_memory(*sum, memory, part)) return false;
+    if (range.memory == 0 || !add_memory(*sum, range.memory, part)) return false;
     left -= part;
   }
   return !request.ranges.empty();
@@ -122,28 +121,36 @@ bool has_returned(const Request& request, const Stack& stack) {
   return stack.depth < kStackDepth;  // else the frame may lie further out
 }
 
+bool uses_memory(const Request& request, uintptr_t begin, uintptr_t end) {
+  return std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
+    return range.memory != 0 && intersects(begin, end, range.memory, range.length);
+  });
+}
+
 // Do the two share bytes, through one region or two?
-bool share_memory(const ibv_context* context, const Request& one, const Request& other) {
-  for (const Range& range : one.ranges)
-    if (const uintptr_t begin = memory_of(context, range); begin != 0)
-      for (const Range& second : other.ranges)
-        if (const uintptr_t memory = memory_of(context, second);
-            memory != 0 && intersects(begin, begin + range.length, memory, second.length))
-          return true;
-  return false;
+bool share_memory(const Request& one, const Request& other) {
+  return std::any_of(one.ranges.begin(), one.ranges.end(), [&](const Range& range) {
+    return range.memory != 0 && uses_memory(other, range.memory, range.memory + range.length);
+  });
+}
+
+bool names(const Request& request, const Region& region) {
+  return std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
+    return range.lkey == region.lkey && range.length != 0 &&
+           find_region(region.context, range.lkey) == &region;
+  });
 }
 
 // May another request of `queue` write bytes of `request`?
-bool is_written_by(const std::deque<Request>& queue, const ibv_context* context, const Request& request) {
+bool is_written_by(const std::deque<Request>& queue, const Request& request) {
   return std::any_of(queue.begin(), queue.end(), [&](const Request& other) {
-    return &other != &request && writes_memory(other.opcode) && share_memory(context, request, other);
+    return &other != &request && writes_memory(other.opcode) && share_memory(request, other);
   });
 }
 
 bool is_written(const QueuePair& qp, const Request& request) {
-  return is_written_by(qp.sends, qp.context, request) ||
-         is_written_by(qp.receives.requests, qp.context, request) ||
-         (qp.srq != nullptr && is_written_by(qp.srq->receives.requests, qp.context, request));
+  return is_written_by(qp.sends, request) || is_written_by(qp.receives.requests, request) ||
+         (qp.srq != nullptr && is_written_by(qp.srq->receives.requests, request));
 }
 
 }  // namespace
@@ -173,27 +180,16 @@ bool is_flushing(const QueuePair& qp) {
 }
 
 const Request* find_use_of(const Region& region) {
-  return find_request([&](const Request& request) {
-    return std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
-      return range.lkey == region.lkey && range.length != 0 &&
-             find_region(region.context, range.lkey) == &region;
-    });
-  });
+  return find_request([&](const Request& request) { return names(request, region); });
 }
 
 const Request* find_use_of(uintptr_t begin, uintptr_t end) {
-  return find_request([&](const Request& request) {
-    return std::any_of(request.ranges.begin(), request.ranges.end(),
-                       [&](const Range& range) { return intersects(begin, end, range.begin, range.length); });
-  });
+  return find_request([&](const Request& request) { return uses_memory(request, begin, end); });
 }
 
 bool may_be_written(uintptr_t begin, uintptr_t end) {
   return find_request([&](const Request& request) {
-           return writes_memory(request.opcode) &&
-                  std::any_of(request.ranges.begin(), request.ranges.end(), [&](const Range& range) {
-                    return intersects(begin, end, range.begin, range.length);
-                  });
+           return writes_memory(request.opcode) && uses_memory(request, begin, end);
          }) != nullptr;
 }
 
@@ -207,25 +203,40 @@ const Request* find_overlap(const std::deque<Request>& queue, const Request& req
   return nullptr;
 }
 
-uintptr_t memory_of(const ibv_context* context, const Range& range) {
-  const Region* const region = find_region(context, range.lkey);
-  if (region == nullptr || !region->alive || !region->has_range || region->memory == 0) return 0;
-  return region->memory + (range.begin - region->begin);
+uintptr_t memory_of(const ibv_context* context, uint64_t address, uint32_t lkey) {
+  const Region* const region = find_region(context, lkey);
+  if (region == nullptr || !region->alive) return 0;
+  if (!region->has_range && (region->access & IBV_ACCESS_ON_DEMAND) != 0) return address;  // implicit ODP
+  return region->has_range && region->memory != 0 ? region->memory + (address - region->begin) : 0;
+}
+
+bool peers_may_write(const ibv_context* context, uint32_t lkey) {
+  const Region* const region = find_region(context, lkey);
+  constexpr int kWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+  return region == nullptr || (region->access & kWrites) != 0;
 }
 
 void take_sum(const QueuePair& qp, Request& request) {
   if (!is_enabled(rule("send-buffer-changed")) || !reads_memory(request.opcode)) return;
-  request.has_sum =
-      !is_written_by(qp.sends, qp.context, request) && sum_of(qp.context, request, &request.sum);
+  request.has_sum = !is_written_by(qp.sends, request) && sum_of(request, &request.sum);
 }
 
 void forget_sums(QueuePair& qp, const Request& receive) {
   const auto forget = [&](QueuePair& one) {
     for (Request& send : one.sends)
-      if (send.has_sum && share_memory(qp.context, send, receive)) send.has_sum = false;
+      if (send.has_sum && share_memory(send, receive)) send.has_sum = false;
   };
   if (qp.srq == nullptr) return forget(qp);
   for (QueuePair* const one : qp.srq->queue_pairs) forget(*one);
+}
+
+void forget_bytes(const Region& region) {
+  for_each_queue([&](std::deque<Request>& queue, const QueuePair*) {
+    for (Request& request : queue)
+      if ((request.has_sum || request.has_pattern) && names(request, region))
+        request.has_sum = request.has_pattern = false;
+    return false;
+  });
 }
 
 void learn_stack() { own_stack(); }
@@ -249,15 +260,14 @@ int this_thread() {
   return thread;
 }
 
-void note_thread(const ibv_context* context, Request& request, const Stack& posting) {
+void note_thread(Request& request, const Stack& posting) {
   request.thread = this_thread();
   const uintptr_t here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   for (const Range& range : request.ranges) {
-    const uintptr_t memory = memory_of(context, range);
-    if (memory < here || memory >= own_stack().high) continue;
+    if (range.memory < here || range.memory >= own_stack().high) continue;
     // In a callback of _Unwind_Backtrace, _Unwind_GetCFA is where the frame begins: the end of the one that
     // it calls.
-    for (unsigned i = 0; i < posting.depth && memory >= posting.ends[i]; ++i) {
+    for (unsigned i = 0; i < posting.depth && range.memory >= posting.ends[i]; ++i) {
       request.function = posting.functions[i];
       request.frame_end = posting.ends[i];
     }
@@ -266,7 +276,7 @@ void note_thread(const ibv_context* context, Request& request, const Stack& post
 
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling) {
   uint64_t sum = 0;
-  if (request.has_sum && sum_of(qp.context, request, &sum) && sum != request.sum && !is_written(qp, request))
+  if (request.has_sum && sum_of(request, &sum) && sum != request.sum && !is_written(qp, request))
     report(rule("send-buffer-changed"),
            text("%s: the bytes of a %s with wr_id 0x%llx are not those that were posted", qp.name.c_str(),
                 kind_of(request), static_cast<unsigned long long>(request.wr_id)),

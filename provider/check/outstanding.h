@@ -21,8 +21,8 @@ bool writes_memory(int opcode);
 // `qp` completes its requests without carrying them out, or has none: it is in ERR or RESET.
 bool is_flushing(const QueuePair& qp);
 
-// The first outstanding request of a living queue that names `region`, or whose bytes intersect [begin, end).
-// nullptr: there is none. Requests of queue pairs that flush do not count.
+// The first outstanding request of a living queue that names `region`, or whose memory intersects [begin,
+// end). nullptr: there is none. Requests of queue pairs that flush do not count.
 const Request* find_use_of(const Region& region);
 const Request* find_use_of(uintptr_t begin, uintptr_t end);
 
@@ -32,8 +32,12 @@ bool may_be_written(uintptr_t begin, uintptr_t end);
 // The first outstanding receive of `queue` whose bytes intersect those of `request`.
 const Request* find_overlap(const std::deque<Request>& queue, const Request& request);
 
-// Where the bytes of `range` are in the program's memory. 0: nowhere (device memory, an unknown region).
-uintptr_t memory_of(const ibv_context* context, const Range& range);
+// Where the bytes that an SGE names are in the program's memory. 0: nowhere (device memory, an unknown
+// region).
+uintptr_t memory_of(const ibv_context* context, uint64_t address, uint32_t lkey);
+
+// May peers write to the region: themselves, or through a memory window?
+bool peers_may_write(const ibv_context* context, uint32_t lkey);
 
 // A number for the bytes of a request that is being posted. has_sum is false if they cannot be read, or if a
 // request before it may still write them: a SEND with IBV_SEND_FENCE after a READ sends what the READ brings.
@@ -41,6 +45,9 @@ void take_sum(const QueuePair& qp, Request& request);
 
 // A receive of `qp` has completed: it may have written bytes that outstanding requests send.
 void forget_sums(QueuePair& qp, const Request& receive);
+
+// `region` was deregistered: the bytes of outstanding requests are not looked at any more.
+void forget_bytes(const Region& region);
 
 // The request has completed with success, its completion is being polled: is everything as it was posted?
 void check_finished(QueuePair& qp, const Request& request, const Stack& polling);
@@ -55,7 +62,7 @@ bool sum_of_memory(uintptr_t begin, uint64_t length, uint64_t* sum);
 // learn_stack() was called in this thread, without the lock: it opens a file (pthread_getattr_np(3)), for
 // which libc has locks.
 void learn_stack();
-void note_thread(const ibv_context* context, Request& request, const Stack& posting);
+void note_thread(Request& request, const Stack& posting);
 
 int this_thread();
 

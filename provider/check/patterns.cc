@@ -53,12 +53,13 @@ uintptr_t find_change(uintptr_t address, uint64_t length) {
 void fill_pattern(const ibv_context* context, Request& receive) {
   if (!is_enabled(rule("receive-buffer-written")) || receive.accused || receive.bytes > kLongestFill) return;
   for (const Range& range : receive.ranges) {
-    const uintptr_t memory = memory_of(context, range);
-    if (memory == 0 || find_use_of(range.begin, range.begin + range.length) != nullptr) return;
+    if (range.memory == 0 || peers_may_write(context, range.lkey) ||
+        find_use_of(range.memory, range.memory + range.length) != nullptr)
+      return;
   }
   receive.has_pattern = true;
   for (const Range& range : receive.ranges)
-    receive.has_pattern = receive.has_pattern && fill(memory_of(context, range), range.length);
+    receive.has_pattern = receive.has_pattern && fill(range.memory, range.length);
 }
 
 void check_pattern(const QueuePair& qp, const Request& receive, uint64_t length, const Stack& polling) {
@@ -66,14 +67,12 @@ void check_pattern(const QueuePair& qp, const Request& receive, uint64_t length,
   uint64_t offset = 0;
   for (const Range& range : receive.ranges) {
     const uint64_t message = std::min<uint64_t>(length - std::min(length, offset), range.length);
-    const uintptr_t memory = memory_of(qp.context, range);
-    const uintptr_t end = memory + range.length;
-    const uintptr_t change = memory != 0 ? find_change(memory + message, range.length - message) : end;
-    if (change != end)
+    const uintptr_t change = find_change(range.memory + message, range.length - message);
+    if (change != range.memory + range.length)
       return report(
           rule("receive-buffer-written"),
           text("%s: byte %llu of a receive with wr_id 0x%llx, behind a message of %llu bytes",
-               qp.name.c_str(), static_cast<unsigned long long>(offset + (change - memory)),
+               qp.name.c_str(), static_cast<unsigned long long>(offset + (change - range.memory)),
                static_cast<unsigned long long>(receive.wr_id), static_cast<unsigned long long>(length)),
           {{"posted here", receive.posted}, {"completion polled here", keep_stack(polling)}});
     offset += range.length;

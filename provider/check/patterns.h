@@ -9,8 +9,8 @@
 
 namespace verbena::check {
 
-// A receive that is about to be posted. Nothing happens if another outstanding request uses the bytes. With
-// the lock held, as below.
+// A receive that is about to be posted. Nothing happens if another outstanding request uses the bytes, or if
+// peers may write to them. With the lock held, as below.
 void fill_pattern(const ibv_context* context, Request& receive);
 
 // The receive has completed with success, and `length` bytes of it were written.

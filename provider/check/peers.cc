@@ -10,7 +10,7 @@ std::optional<PeerAttributes> find_new_peer(ibv_qp* qp) {
   {
     const Locked locked;
     const auto* const known = find<QueuePair>(qp);
-    if (known == nullptr || known->compared || known->state != IBV_QPS_RTS) return std::nullopt;
+    if (known == nullptr || known->peer_rd_atomic >= 0 || known->state != IBV_QPS_RTS) return std::nullopt;
   }
   PeerAttributes peer;
   if (!provider().find_peer(qp, &peer)) return std::nullopt;
@@ -18,8 +18,7 @@ std::optional<PeerAttributes> find_new_peer(ibv_qp* qp) {
 }
 
 void compare_ends(QueuePair& qp, const PeerAttributes& peer, StackId posted) {
-  if (qp.compared) return;  // by another thread, meanwhile
-  qp.compared = true;
+  if (qp.peer_rd_atomic >= 0) return;  // by another thread, meanwhile
   qp.peer_rd_atomic = peer.max_dest_rd_atomic;
   if (peer.dest_qp_num != qp.number_of_qp)
     report(rule("peer-mismatch"),

@@ -26,12 +26,12 @@ uint64_t total(const std::vector<Range>& ranges) {
 }
 
 template <typename Wr>
-std::vector<Range> ranges_of(const Wr& wr) {
+std::vector<Range> ranges_of(const ibv_context* context, const Wr& wr) {
   std::vector<Range> ranges;
   for (int i = 0; i < wr.num_sge && wr.sg_list != nullptr; ++i)
-    if (wr.sg_list[i].length != 0)
+    if (const ibv_sge& sge = wr.sg_list[i]; sge.length != 0)
       ranges.push_back(
-          {static_cast<uintptr_t>(wr.sg_list[i].addr), wr.sg_list[i].length, wr.sg_list[i].lkey});
+          {static_cast<uintptr_t>(sge.addr), sge.length, sge.lkey, memory_of(context, sge.addr, sge.lkey)});
   return ranges;
 }
 
@@ -46,15 +46,15 @@ Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const S
   request.signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   const bool inline_data = (wr.send_flags & IBV_SEND_INLINE) != 0;
   if (wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV) return request;
-  request.ranges = ranges_of(wr);
+  request.ranges = ranges_of(qp.context, wr);
   request.bytes = total(request.ranges);
   check_send_rules(qp, wr, request);
   if (inline_data) {
     request.ranges.clear();  // the bytes are taken by the call
   } else {
-    note_thread(qp.context, request, stack);
+    note_thread(request, stack);
     take_sum(qp, request);
-    unprotect_buffers(qp.context, request);
+    unprotect_buffers(request);
     protect_buffers(qp, request);
   }
   return request;
@@ -186,11 +186,11 @@ Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* p
     request.serial = next_serial();
     request.wr_id = wr->wr_id;
     request.posted = posted;
-    request.ranges = ranges_of(*wr);
+    request.ranges = ranges_of(owner.context, *wr);
     request.bytes = total(request.ranges);
     check_receive_rules(queue, owner, pd, qp, *wr, request);
-    note_thread(owner.context, request, stack);
-    unprotect_buffers(owner.context, request);
+    note_thread(request, stack);
+    unprotect_buffers(request);
     fill_pattern(owner.context, request);
     queue.requests.push_back(std::move(request));
   }

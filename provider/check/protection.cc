@@ -8,7 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
 
+#include "check/mappings.h"
 #include "check/outstanding.h"
 
 namespace verbena::check {
@@ -30,6 +34,17 @@ std::vector<Guarded>& guarded() {
   return *all;
 }
 
+struct Released {
+  uintptr_t begin;
+  uintptr_t end;
+  uint64_t number;  // from 1 on
+};
+
+std::array<Released, 16> last_released = {};
+uint64_t releases = 0;
+
+std::atomic<bool> any_guarded{false};  // ever
+
 struct sigaction other_handler;
 
 // By the system call: the adapter's hook of mprotect(2) would make memory private that it shares.
@@ -42,8 +57,23 @@ bool is_guarded(uintptr_t begin, uintptr_t end) {
                      [&](const Guarded& each) { return each.begin < end && begin < each.end; });
 }
 
+// May the program write to all pages of [begin, end), but for the checker? Others stay as they are.
+bool is_writable(uintptr_t begin, uintptr_t end) {
+  for (const Mapping& each : read_mappings()) {
+    if (each.end <= begin) continue;
+    if (each.begin > begin) return false;
+    const uintptr_t here = std::min(end, each.end);
+    for (; begin < here; begin += kPageSize)
+      if (!each.is_plain_data() && !is_guarded(begin, begin + kPageSize)) return false;
+    if (begin == end) return true;
+  }
+  return false;
+}
+
 // Makes pages of [begin, end) that no entry has any more writable.
 void release_pages(uintptr_t begin, uintptr_t end) {
+  ++releases;
+  last_released[releases % last_released.size()] = {begin, end, releases};
   while (begin < end) {
     uintptr_t free_end = begin;
     while (free_end < end && !is_guarded(free_end, free_end + kPageSize)) free_end += kPageSize;
@@ -73,14 +103,31 @@ Stack interrupted_stack() {
   return stack;
 }
 
-// True: it was one of the guarded pages, which is writable now.
+// Which of the last releases has made the page writable? 0: none.
+uint64_t release_of(uintptr_t page) {
+  uint64_t number = 0;
+  for (const Released& each : last_released)
+    if (each.begin <= page && page < each.end) number = std::max(number, each.number);
+  return number;
+}
+
+// A fault where nothing is guarded. True: the instruction is to be repeated, since another thread may have
+// released the page between the fault and here, by a write of its own or by polling. A page that was not
+// released since its last fault in this thread is not the checker's.
+bool is_late_fault(uintptr_t address) {
+  static thread_local std::pair<uintptr_t, uint64_t> last __attribute__((tls_model("initial-exec")));
+  const std::pair<uintptr_t, uint64_t> now = {address, release_of(address / kPageSize * kPageSize)};
+  return std::exchange(last, now) != now;
+}
+
+// True: it was one of the guarded pages, which is writable now, or may have been.
 bool take_fault(uintptr_t address) {
   const Stack stack = interrupted_stack();
   const Locked locked;
   const auto found = std::find_if(guarded().begin(), guarded().end(), [&](const Guarded& each) {
     return each.begin <= address && address < each.end;
   });
-  if (found == guarded().end()) return false;
+  if (found == guarded().end()) return is_late_fault(address);
   report(rule("send-buffer-written"),
          text("%s: 0x%zx, of a request with wr_id 0x%llx", found->qp->name.c_str(),
               static_cast<size_t>(address), static_cast<unsigned long long>(found->wr_id)),
@@ -106,6 +153,7 @@ void install_handler() {
   static bool installed = false;
   if (installed) return;
   installed = true;
+  any_guarded.store(true, std::memory_order_relaxed);
   struct sigaction action = {};
   action.sa_sigaction = handle_fault;
   action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
@@ -113,21 +161,15 @@ void install_handler() {
   sigaction(SIGSEGV, &action, &other_handler);
 }
 
-bool peers_may_write(const ibv_context* context, const Range& range) {
-  const Region* const region = find_region(context, range.lkey);
-  return region == nullptr || (region->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-}
-
 }  // namespace
 
 void protect_buffers(const QueuePair& qp, const Request& request) {
   if (!is_enabled(rule("send-buffer-written")) || request.accused || !reads_memory(request.opcode)) return;
   for (const Range& range : request.ranges) {
-    const uintptr_t memory = memory_of(qp.context, range);
-    const uintptr_t begin = (memory + kPageSize - 1) / kPageSize * kPageSize;
-    const uintptr_t end = (memory + range.length) / kPageSize * kPageSize;
-    if (memory == 0 || begin >= end || peers_may_write(qp.context, range) ||
-        is_on_stack(begin, end - begin) || may_be_written(begin, end))
+    const uintptr_t begin = (range.memory + kPageSize - 1) / kPageSize * kPageSize;
+    const uintptr_t end = (range.memory + range.length) / kPageSize * kPageSize;
+    if (range.memory == 0 || begin >= end || peers_may_write(qp.context, range.lkey) ||
+        is_on_stack(begin, end - begin) || may_be_written(begin, end) || !is_writable(begin, end))
       continue;
     install_handler();
     if (set_protection(begin, end, PROT_READ))
@@ -135,16 +177,17 @@ void protect_buffers(const QueuePair& qp, const Request& request) {
   }
 }
 
-void unprotect_buffers(const ibv_context* context, const Request& request) {
+void unprotect_buffers(const Request& request) {
   if (guarded().empty() || !writes_memory(request.opcode)) return;
   for (const Range& range : request.ranges)
-    if (const uintptr_t memory = memory_of(context, range); memory != 0)
-      unprotect_memory(memory, memory + range.length);
+    if (range.memory != 0) unprotect_memory(range.memory, range.memory + range.length);
 }
 
 void unprotect_memory(uintptr_t begin, uintptr_t end) {
   if (!guarded().empty()) release([&](const Guarded& each) { return each.begin < end && begin < each.end; });
 }
+
+bool has_protected() { return any_guarded.load(std::memory_order_relaxed); }
 
 void end_protection(uint64_t serial) {
   if (!guarded().empty()) release([&](const Guarded& each) { return each.serial == serial; });

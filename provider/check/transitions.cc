@@ -57,7 +57,7 @@ void note(QueuePair& qp, const ibv_qp_attr& attr, int mask, uint32_t port_mtu, c
   qp.state = attr.qp_state;
   qp.modified = here;
   qp.failed = false;
-  qp.compared = qp.compared && attr.qp_state == IBV_QPS_RTS;
+  if (attr.qp_state != IBV_QPS_RTS) qp.peer_rd_atomic = -1;
   if (attr.qp_state == IBV_QPS_RTR) qp.got_ready = true;
   if (attr.qp_state == IBV_QPS_RESET) {
     qp.knows_rd_atomic = false;

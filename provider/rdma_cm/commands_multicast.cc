@@ -28,6 +28,17 @@ void forget(State& state, Multicast* multicast) {
   context.multicasts.remove_if([multicast](const auto& entry) { return entry.get() == multicast; });
 }
 
+int enter(Call& call, Context& context, Multicast* multicast, const Join& join) {
+  if (context.is_on_machine) return call.state.machine->join(call.state, *multicast, join.send_only);
+  return cm::join_multicast(context.cm_id, join.group, join.send_only,
+                            reinterpret_cast<void*>(static_cast<uintptr_t>(multicast->serial)));
+}
+
+void leave(Call& call, Context& context, const Multicast& multicast) {
+  if (context.is_on_machine) return call.state.machine->leave(multicast);
+  cm::leave_multicast(context.cm_id, reinterpret_cast<const sockaddr*>(&multicast.group));
+}
+
 int process_join(Call& call, const Join& join) {
   ContextInUse context;
   if (const int error = call.find_with_device(join.id, &context); error != 0) return error;
@@ -45,17 +56,15 @@ int process_join(Call& call, const Join& join) {
     context->multicasts.splice(context->multicasts.end(), entry);
   }
   const rdma_ucm_create_id_resp response = {.id = multicast->id};
-  int error = cm::join_multicast(context->cm_id, join.group, join.send_only,
-                                 reinterpret_cast<void*>(static_cast<uintptr_t>(multicast->serial)));
+  int error = enter(call, *context.get(), multicast, join);
   const bool joined = error == 0;
   if (joined) error = call.respond(join.response, response);
-  if (joined && error != 0) cm::leave_multicast(context->cm_id, join.group);
+  if (joined && error != 0) leave(call, *context.get(), *multicast);
   const std::lock_guard lock(call.state.mutex);
-  if (error == 0)
-    call.state.multicasts.put(multicast->id, multicast);
-  else
-    forget(call.state, multicast);
-  return error;
+  if (error != 0) return forget(call.state, multicast), error;
+  multicast->is_known = true;
+  call.state.multicasts.put(multicast->id, multicast);
+  return 0;
 }
 
 }  // namespace
@@ -93,14 +102,14 @@ int leave_multicast(Call& call) {
   {
     const std::lock_guard lock(call.state.mutex);
     multicast = call.state.multicasts.find(request.id);
-    if (multicast == nullptr) return ENOENT;
+    if (multicast == nullptr || !multicast->is_known) return ENOENT;
     Context* owner = multicast->context;
     if (owner->file != call.file) return EINVAL;
     if (call.state.contexts.find(owner->id) != owner) return ENXIO;
     call.state.multicasts.hide(request.id);
     context.take(call.state, owner);
   }
-  cm::leave_multicast(context->cm_id, reinterpret_cast<const sockaddr*>(&multicast->group));
+  leave(call, *context.get(), *multicast);
   rdma_ucm_destroy_id_resp response = {};
   AcknowledgementWatch::Wait wait = {};
   {

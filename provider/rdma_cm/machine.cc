@@ -31,6 +31,8 @@ namespace fs = std::filesystem;
 
 constexpr uint32_t kConnectRequest = 4;  // RDMA_CM_EVENT_CONNECT_REQUEST of <rdma/rdma_cma.h>
 constexpr uint32_t kDeviceRemoval = 11;  // RDMA_CM_EVENT_DEVICE_REMOVAL
+// In the uid of an event: the rest is the number of a membership.
+constexpr uint64_t kMembership = uint64_t{1} << 63;
 
 // Where a command names its id. Commands that are not here are carried out by Verbena for every id.
 struct IdPlace {
@@ -50,21 +52,15 @@ constexpr IdPlace kIdPlaces[] = {
     {RDMA_USER_CM_CMD_INIT_QP_ATTR, offsetof(rdma_ucm_init_qp_attr, id)},
     {RDMA_USER_CM_CMD_SET_OPTION, offsetof(rdma_ucm_set_option, id)},
     {RDMA_USER_CM_CMD_NOTIFY, offsetof(rdma_ucm_notify, id)},
-    {RDMA_USER_CM_CMD_JOIN_IP_MCAST, offsetof(rdma_ucm_join_ip_mcast, id)},
     {RDMA_USER_CM_CMD_QUERY, offsetof(rdma_ucm_query, id)},
     {RDMA_USER_CM_CMD_BIND, offsetof(rdma_ucm_bind, id)},
     {RDMA_USER_CM_CMD_RESOLVE_ADDR, offsetof(rdma_ucm_resolve_addr, id)},
-    {RDMA_USER_CM_CMD_JOIN_MCAST, offsetof(rdma_ucm_join_mcast, id)},
 };
 
 const IdPlace* find_place(uint32_t command) {
   const auto* found = std::find_if(std::begin(kIdPlaces), std::end(kIdPlaces),
                                    [&](const IdPlace& place) { return place.command == command; });
   return found != std::end(kIdPlaces) ? found : nullptr;
-}
-
-bool is_join(uint32_t command) {
-  return command == RDMA_USER_CM_CMD_JOIN_IP_MCAST || command == RDMA_USER_CM_CMD_JOIN_MCAST;
 }
 
 // The address as a GID, in the kernel's spelling (drivers/infiniband/core/sysfs.c). "": of another family,
@@ -164,12 +160,19 @@ bool queue(State& state, const rdma_ucm_event_resp& told_by_kernel) {
   QueuedEvent& told = queued.front();
   told.response = told_by_kernel;
   const std::lock_guard lock(state.mutex);
-  Context* const context = state.contexts.find(static_cast<uint32_t>(told_by_kernel.uid - 1));
+  const Multicast* const multicast =
+      (told_by_kernel.uid & kMembership) != 0
+          ? state.multicasts.find(static_cast<uint32_t>(told_by_kernel.uid & ~kMembership))
+          : nullptr;
+  Context* const context = multicast != nullptr
+                               ? multicast->context
+                               : state.contexts.find(static_cast<uint32_t>(told_by_kernel.uid - 1));
   if (context == nullptr || context->uid == 0 || context->file->closed) return false;
   told.context = context;
   told.number = state.next_event++;
-  told.response.uid = context->uid;
-  told.response.id = context->id;
+  told.response.uid = multicast != nullptr ? multicast->uid : context->uid;
+  told.response.id = multicast != nullptr ? multicast->id : context->id;
+  told.multicast = multicast != nullptr ? multicast->serial : 0;
   if (told_by_kernel.event == kDeviceRemoval) context->closing = true;
   if (told_by_kernel.event == kConnectRequest) {
     told.fresh = std::make_unique<Context>();
@@ -269,12 +272,6 @@ bool Machine::carry_out(Call& call, uint32_t number, void* request, size_t size,
     if (*error = adopt(call.state, *context.get()); *error != 0) return true;
     context->is_on_machine = true;
   }
-  if (is_join(number)) {
-    VERBENA_WARN(cm_machine_device, "rdma_join_multicast: id %u is on a device of the machine: not built",
-                 id);
-    *error = EOPNOTSUPP;
-    return true;
-  }
   const uint64_t uid = context->uid;
   if (number == RDMA_USER_CM_CMD_ACCEPT) {
     // From here on the kernel tells events of the id.
@@ -304,6 +301,33 @@ int Machine::listen_as_well(State& state, Context& context, const sockaddr_stora
   }
   const rdma_ucm_listen listen = {context.machine_id, backlog};
   return command(RDMA_USER_CM_CMD_LISTEN, &listen, sizeof listen, 0);
+}
+
+int Machine::join(State& state, Multicast& multicast, bool send_only) {
+  rdma_ucm_create_id_resp made = {};
+  rdma_ucm_join_mcast join = {};
+  join.response = reinterpret_cast<uintptr_t>(&made);
+  join.uid = kMembership | multicast.id;
+  join.id = multicast.context->machine_id;
+  join.addr_size = static_cast<uint16_t>(address_size(multicast.group.ss_family));
+  join.join_flags = send_only ? RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER : RDMA_MC_JOIN_FLAG_FULLMEMBER;
+  std::memcpy(&join.addr, &multicast.group, join.addr_size);
+  const std::lock_guard events(events_mutex_);  // no event comes before the membership is known
+  if (const int error = command(RDMA_USER_CM_CMD_JOIN_MCAST, &join, sizeof join, sizeof made); error != 0)
+    return error;
+  multicast.machine_id = made.id;
+  const std::lock_guard lock(state.mutex);
+  state.multicasts.put(multicast.id, &multicast);
+  return 0;
+}
+
+void Machine::leave(const Multicast& multicast) {
+  rdma_ucm_destroy_id_resp response = {};
+  rdma_ucm_destroy_id request = {};
+  request.response = reinterpret_cast<uintptr_t>(&response);
+  request.id = multicast.machine_id;
+  command(RDMA_USER_CM_CMD_LEAVE_MCAST, &request, sizeof request, sizeof response);
+  const std::lock_guard lock(events_mutex_);  // as destroy()
 }
 
 void Machine::destroy(uint32_t id) {

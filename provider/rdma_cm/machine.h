@@ -13,7 +13,8 @@
 // - A thread fetches the kernel's events and queues them at the file of the id, as the connection
 //   manager's are.
 //
-// The kernel knows an id by the uid "our number + 1"; the program never sees it.
+// The kernel knows an id by the uid "our number + 1", and a membership in a group by its number and a mark; the
+// program never sees either.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,6 +28,7 @@ namespace verbena::rdma_cm {
 
 struct Call;
 struct Context;
+struct Multicast;
 struct State;
 
 class Machine {
@@ -43,6 +45,12 @@ class Machine {
 
   // The id listens at a wildcard here: it listens at the machine's devices as well. An errno value.
   int listen_as_well(State& state, Context& context, const sockaddr_storage& local, uint32_t backlog);
+
+  // An id of the kernel joins the group of `multicast`, and leaves it. A membership that has been joined is
+  // in State::multicasts, for its events; after it has been left none of them is queued any more. Not under
+  // the state's mutex. join(): an errno value.
+  int join(State& state, Multicast& multicast, bool send_only);
+  void leave(const Multicast& multicast);
 
   // Destroys the id of the kernel. Afterwards none of its events is queued any more. Not under the
   // state's mutex.

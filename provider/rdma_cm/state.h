@@ -34,6 +34,8 @@ struct Multicast {
   Context* context = nullptr;
   uint64_t uid = 0;
   uint32_t events_reported = 0;
+  uint32_t machine_id = 0;  // the kernel's number, if the context is on a device of the machine
+  bool is_known = false;    // to the program
   sockaddr_storage group = {};
 };
 

@@ -199,8 +199,8 @@ double median(const std::vector<double>& values, size_t first) {
   return some[some.size() / 2];
 }
 
-// `number` processes, each of which opens the device and keeps it open: what that takes the first ten and the
-// last.
+// `number` processes, each of which opens the device and keeps it open: what that takes the first twenty and
+// the last, in the median.
 void processes(size_t number) {
   int opened[2], stay[2];
   if (pipe(opened) != 0 || pipe(stay) != 0) die("pipe", errno);

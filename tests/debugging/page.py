@@ -54,7 +54,7 @@ def plain(line):
     line = re.sub(r'node="[^"]*"', "NODE", line)
     line = re.sub(r"\.c:(\d+)", lambda match: ".c:" + "".join(chr(ord("a") + int(digit)) for digit in match[1]), line)
     line = re.sub(r"0x[0-9a-f]+", "HEX", line)
-    return re.sub(r"\d+", "N", line)
+    return re.sub(r"\d+", lambda number: "0" if int(number[0]) == 0 else "N", line)  # none is not some
 
 
 class Run:
@@ -101,7 +101,8 @@ class Run:
 def check(verbena, programs, page, name, folder):
     for program in programs.iterdir():
         (folder / program.name).symlink_to(program)
-    environment = {**os.environ, "PATH": f"{verbena.parent}:{os.environ['PATH']}:/usr/sbin:/sbin", "TMPDIR": str(folder), "LC_ALL": "C"}
+    environment = {**os.environ, "PATH": f"{verbena.parent}:{os.environ['PATH']}:/usr/sbin:/sbin", "TMPDIR": str(folder),
+                   "XDG_RUNTIME_DIR": str(folder), "LC_ALL": "C"}
     environment.pop("VERBENA_LOG", None)
     problems, background = [], []
     found = commands(sections(page)[name])

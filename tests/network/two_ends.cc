@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// network_two_ends take|send --meet PATH [--atomic-writes N]: a UD and an RC queue pair at each end, with
-// attributes of their own for the IP header. The two meet as ledgers do (ledger/meeting.h). Exit status 0; 1,
-// a word was wrong; 2, it could not run.
+// network_two_ends take|send --meet PATH [--atomic-writes N | --falls-silent N]: a UD and an RC queue pair at
+// each end, with attributes of their own for the IP header. The two meet as ledgers do (ledger/meeting.h).
+// Exit status 0; 1, a word was wrong; 2, it could not run.
 //
 // `send` sends a datagram for each address handle of kDatagrams, and then a message, a WRITE and a READ over
 // RC. `take` prints the fields of each datagram's network header (the 40 bytes before it): "class 0xb8 hops 7
@@ -10,6 +10,10 @@
 //
 // --atomic-writes: instead, `send` writes the numbers 1 to N to one word of the other end, one after another.
 // `take` watches the word, which must not go back, and ends when it is N.
+//
+// --falls-silent: instead, N times, each on a new connection: `take` polls until a message has come, and then
+// does not poll. `send` must get its completion all the same, without a timeout that would send the message
+// again.
 #include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <time.h>
@@ -35,7 +39,8 @@ struct Fields {
 constexpr Fields kDatagrams[] = {{0xb8, 7, 0xabcde}, {0x22, 255, 1}, {0, 64, 0x54321}};
 constexpr Fields kConnected = {0x69, 3, 0x12345};  // its ECN bits and its hop limit do not count
 constexpr uint32_t kQkey = 0x11111111, kPsn = 100, kGrh = 40, kSlot = 256;
-constexpr int kGidIndex = 1;  // the node's address
+constexpr uint8_t kTimeout = 20;  // 4.3 s
+constexpr int kGidIndex = 1;      // the node's address
 // IBV_WR_ATOMIC_WRITE of rdma-core 43.
 constexpr auto kAtomicWrite = static_cast<ibv_wr_opcode>(15);
 constexpr int64_t kPatience = 30'000'000'000;
@@ -76,26 +81,32 @@ class End {
     own_.address = reinterpret_cast<uintptr_t>(memory_.data());
   }
 
-  void run(const std::string& path, bool sends, uint64_t atomic_writes) {
+  void run(const std::string& path, bool sends, uint64_t atomic_writes, uint64_t silences) {
     const int meeting = meet(path, !sends);
     std::vector<Facts> peer(1);
     tell(meeting, std::vector<Facts>{own_});
     if (!hear(meeting, peer)) give_up("the other end has gone");
     peer_ = peer[0];
-    connect();
-    std::vector<char> word(1);
+    make_ready(datagrams_);
+    for (uint64_t i = 0; i < silences; ++i) fall_silent(meeting, sends, static_cast<uint32_t>(i));
+    if (silences != 0) return;
+    connect(kPsn, kTimeout);
     if (!sends) post_receives();
-    tell(meeting, word);
-    if (!hear(meeting, word)) give_up("the other end has gone");
+    synchronise(meeting);
     if (atomic_writes != 0)
       sends ? write_numbers(atomic_writes) : watch_numbers(atomic_writes);
     else
       sends ? send() : take();
-    tell(meeting, word);
-    hear(meeting, word);
+    synchronise(meeting);
   }
 
  private:
+  void synchronise(int meeting) {
+    std::vector<char> word(1);
+    tell(meeting, word);
+    if (!hear(meeting, word)) give_up("the other end has gone");
+  }
+
   ibv_qp* make(ibv_qp_type type) {
     ibv_qp_init_attr init = {};
     init.send_cq = init.recv_cq = cq_;
@@ -104,15 +115,20 @@ class End {
     init.cap.max_send_wr = init.cap.max_recv_wr = 16;
     init.cap.max_send_sge = init.cap.max_recv_sge = 1;
     ibv_qp* const qp = ibv_create_qp(pd_, &init);
+    if (qp == nullptr) give_up("a queue pair");
+    initialise(qp);
+    return qp;
+  }
+
+  static void initialise(ibv_qp* qp) {
     ibv_qp_attr attr = {};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     attr.qkey = kQkey;
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    const int last = type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-    if (qp == nullptr || ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last) != 0)
-      give_up("a queue pair");
-    return qp;
+    const int last = qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | last) != 0)
+      give_up("to INIT");
   }
 
   ibv_ah_attr address(const Fields& fields) const {
@@ -123,44 +139,73 @@ class End {
     return attr;
   }
 
-  void connect() {
+  static void make_ready(ibv_qp* datagrams) {
     ibv_qp_attr attr = {};
     attr.qp_state = IBV_QPS_RTR;
-    if (ibv_modify_qp(datagrams_, &attr, IBV_QP_STATE) != 0) give_up("UD to RTR");
+    if (ibv_modify_qp(datagrams, &attr, IBV_QP_STATE) != 0) give_up("UD to RTR");
+    attr.qp_state = IBV_QPS_RTS;
+    if (ibv_modify_qp(datagrams, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) != 0) give_up("UD to RTS");
+  }
+
+  // `timeout`: as ibv_qp_attr has it; 0 is never.
+  void connect(uint32_t psn, uint8_t timeout) {
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_RTR;
     attr.ah_attr = address(kConnected);
     attr.path_mtu = IBV_MTU_1024;
     attr.dest_qp_num = peer_.connected_qpn;
-    attr.rq_psn = attr.sq_psn = kPsn;
+    attr.rq_psn = attr.sq_psn = psn;
     attr.max_dest_rd_atomic = attr.max_rd_atomic = 1;
     attr.min_rnr_timer = 12;
-    attr.timeout = 20;
+    attr.timeout = timeout;
     attr.retry_cnt = attr.rnr_retry = 7;
     if (ibv_modify_qp(connected_, &attr,
                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
       give_up("RC to RTR");
     attr.qp_state = IBV_QPS_RTS;
-    if (ibv_modify_qp(datagrams_, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) != 0 ||
-        ibv_modify_qp(connected_, &attr,
+    if (ibv_modify_qp(connected_, &attr,
                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                           IBV_QP_MAX_QP_RD_ATOMIC) != 0)
-      give_up("to RTS");
+      give_up("RC to RTS");
   }
 
   ibv_sge slot(uint64_t number, uint32_t length) {
     return {reinterpret_cast<uintptr_t>(&memory_[number * kSlot]), length, region_->lkey};
   }
 
+  void post_receive(ibv_qp* qp, uint64_t number) {
+    ibv_sge sge = slot(number, kSlot);
+    ibv_recv_wr wr = {}, *bad = nullptr;
+    wr.wr_id = number;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    if (ibv_post_recv(qp, &wr, &bad) != 0) give_up("ibv_post_recv");
+  }
+
   void post_receives() {
-    for (uint64_t i = 0; i <= std::size(kDatagrams); ++i) {
-      ibv_sge sge = slot(i, kSlot);
-      ibv_recv_wr wr = {}, *bad = nullptr;
-      wr.wr_id = i;
-      wr.sg_list = &sge;
-      wr.num_sge = 1;
-      ibv_qp* const qp = i == std::size(kDatagrams) ? connected_ : datagrams_;
-      if (ibv_post_recv(qp, &wr, &bad) != 0) give_up("ibv_post_recv");
+    for (uint64_t i = 0; i < std::size(kDatagrams); ++i) post_receive(datagrams_, i);
+    post_receive(connected_, std::size(kDatagrams));
+  }
+
+  // A new connection has measured no round trip yet: nothing but the timeout would send its message again.
+  void fall_silent(int meeting, bool sends, uint32_t round) {
+    connect(kPsn + round, 0);
+    if (!sends) post_receive(connected_, 0);
+    synchronise(meeting);
+    if (sends) {
+      ibv_send_wr wr = {};
+      wr.opcode = IBV_WR_SEND;
+      post(connected_, wr);
+    } else {
+      complete();
     }
+    synchronise(meeting);  // `take` waits here until `send` has its completion
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_RESET;
+    if (ibv_modify_qp(connected_, &attr, IBV_QP_STATE) != 0) give_up("to RESET");
+    initialise(connected_);
+    synchronise(meeting);
   }
 
   void write_numbers(uint64_t last) {
@@ -262,12 +307,15 @@ class End {
 }  // namespace verbena::network
 
 int main(int argc, char** argv) {
-  const bool counts = argc == 6 && std::strcmp(argv[4], "--atomic-writes") == 0;
-  if ((argc != 4 && !counts) || std::strcmp(argv[2], "--meet") != 0) {
-    std::fprintf(stderr, "network_two_ends take|send --meet PATH [--atomic-writes N]\n");
+  const char* const mode = argc == 6 ? argv[4] : "";
+  const bool counts = std::strcmp(mode, "--atomic-writes") == 0;
+  const bool falls_silent = std::strcmp(mode, "--falls-silent") == 0;
+  if ((argc != 4 && !counts && !falls_silent) || std::strcmp(argv[2], "--meet") != 0) {
+    std::fprintf(stderr, "network_two_ends take|send --meet PATH [--atomic-writes N | --falls-silent N]\n");
     return 2;
   }
   static verbena::network::End end;
-  end.run(argv[3], std::strcmp(argv[1], "send") == 0, counts ? std::strtoull(argv[5], nullptr, 10) : 0);
+  const uint64_t number = argc == 6 ? std::strtoull(argv[5], nullptr, 10) : 0;
+  end.run(argv[3], std::strcmp(argv[1], "send") == 0, counts ? number : 0, falls_silent ? number : 0);
   return 0;
 }

@@ -148,6 +148,7 @@ int cq_capacity(const Cq* cq) {
   return static_cast<int>(std::min(uint64_t{1} << cq->ring.current().order, most));
 }
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
+bool is_of(const Cq* cq, const Context* context) { return cq->context->file == context->file; }
 
 int req_notify_cq(Cq* cq, bool solicited_only) {
   const KeepErrno guard;

@@ -3,9 +3,7 @@
 // Device memory (ibv_alloc_dm(3), ibv_import_dm(3)): memory of this process whose address the program does
 // not get.
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/rules/device_attributes.h"
+#include "fabric/memory_file.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -47,19 +46,13 @@ int check_copy(const Dm& dm, const char* verb, uint64_t offset, size_t length) {
   return error;
 }
 
-// Memory of a file without a name, so that peers can map it as well (fabric/mapped_regions.h). Its size
-// stays. A child has no part of it. nullptr: there is no such file.
+// Memory of a file without a name, so that peers can map it as well (fabric/mapped_regions.h). A child has no
+// part of it. nullptr: there is no such file.
 void* map_file(size_t length, KeptDescriptor* backing) {
-  rlimit file_size{};
-  // Under a limit the attempt would raise SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &file_size) != 0 || file_size.rlim_cur != RLIM_INFINITY) return nullptr;
-  const auto fd = static_cast<int>(syscall(SYS_memfd_create, "verbena-dm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int fd = make_memory_file("verbena-dm", length);
   if (fd < 0) return nullptr;
-  void* memory = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(length)) == 0 &&
-      syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-    memory = reinterpret_cast<void*>(
-        syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
+  void* const memory =
+      reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
   if (memory == MAP_FAILED || madvise(memory, length, MADV_DONTFORK) != 0) {
     if (memory != MAP_FAILED) munmap(memory, length);
     syscall(SYS_close, fd);
@@ -168,6 +161,7 @@ int free_dm(Dm* dm) {
 }
 
 uint32_t dm_handle(const Dm* dm) { return dm->handle; }
+bool is_of(const Dm* dm, const Context* context) { return dm->file == context->file; }
 
 int import_dm(Context* context, uint32_t handle, Dm** out) {
   Process& process = *context->process;

@@ -289,6 +289,7 @@ bool has_windows(const Mr& mr) {
 uint32_t mr_lkey(const Mr* mr) { return mr->lkey; }
 uint32_t mr_rkey(const Mr* mr) { return mr->origin == MrOrigin::kNull ? 0 : mr->rkey; }
 uint32_t mr_handle(const Mr* mr) { return MemoryKey::unpack(mr->lkey).index; }
+bool is_of(const Mr* mr, const Context* context) { return mr->file == context->file; }
 size_t mr_length(const Mr* mr) { return mr->region.length; }
 
 }  // namespace verbena

@@ -69,5 +69,6 @@ int dealloc_mw(Mw* mw) {
 
 uint32_t mw_rkey(const Mw* mw) { return mw->rkey; }
 uint32_t mw_handle(const Mw* mw) { return MemoryKey::unpack(mw->rkey).index; }
+bool is_of(const Mw* mw, const Context* context) { return mw->file == context->file; }
 
 }  // namespace verbena

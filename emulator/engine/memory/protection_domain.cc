@@ -139,6 +139,7 @@ int dealloc_pd(Pd* pd) {
 }
 
 uint32_t pd_handle(const Pd* pd) { return pd->handle; }
+bool is_of(const Pd* pd, const Context* context) { return pd->context->file == context->file; }
 
 int import_pd(Context* context, uint32_t handle, Pd** out) {
   Process& process = *context->process;

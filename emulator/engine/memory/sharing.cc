@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "adapter/clock.h"
 #include "emulator.h"
@@ -67,7 +68,9 @@ namespace {
 
 bool end_those_in(Process& process, std::span<const PageRange> ranges) {
   const SegmentView& view = process.view();
-  const uint32_t used = view.header().mr_high_water.load(std::memory_order_acquire);
+  // A word that others can damage.
+  const uint32_t used =
+      std::min(view.header().mr_high_water.load(std::memory_order_acquire), kMaxMrsPerProcess);
   bool any = false;
   for (uint32_t index = 1; index < used; ++index) {
     const SharedMr* const mr = view.mr(index);
@@ -121,7 +124,10 @@ int64_t sweep_heap_when_due() {
   size_t done = sweeps_done.load(std::memory_order_relaxed);
   const int64_t now = now_ns();
   if (now - end >= kSweeps[done]) {
-    sweep_shared_heap();
+    try {
+      sweep_shared_heap();
+    } catch (const std::bad_alloc&) {  // perhaps the next time
+    }
     sweeps_done.store(++done, std::memory_order_relaxed);
   }
   if (done < std::size(kSweeps)) return std::max<int64_t>(end + kSweeps[done] - now, 0);

@@ -18,13 +18,24 @@ constexpr int64_t kNotificationLength = 50'000;
 CongestionWindow::CongestionWindow(uint32_t first, uint32_t most)
     : most_(std::max(most, 1u)), window_(std::clamp(first, 1u, most_)), slow_start_until_(most_) {}
 
-void CongestionWindow::sent(int64_t now) {
-  if (smoothed_ < kShortestPaced) return;
+int64_t CongestionWindow::gap() const {
+  if (smoothed_ < kShortestPaced) return 0;
   // A quarter faster than one window in a round trip, so that the window is what limits; at first twice as
   // fast.
   const int64_t gain = window_ < slow_start_until_ ? 8 : 5;
-  const int64_t gap = smoothed_ * 4 / (gain * window_);
-  next_at_ = std::max(next_at_, now - gap * (kBurst - 1)) + gap;
+  return smoothed_ * 4 / (gain * window_);
+}
+
+uint32_t CongestionWindow::paced(int64_t now) const {
+  if (!may_send(now)) return 0;
+  const int64_t each = gap();
+  return each == 0 ? UINT32_MAX
+                   : static_cast<uint32_t>(std::min<int64_t>((now - next_at_) / each + 1, kBurst));
+}
+
+void CongestionWindow::sent(int64_t now) {
+  const int64_t each = gap();
+  if (each != 0) next_at_ = std::max(next_at_, now - each * (kBurst - 1)) + each;
 }
 
 void CongestionWindow::acknowledged(uint32_t packets) {
@@ -40,7 +51,10 @@ void CongestionWindow::acknowledged(uint32_t packets) {
   is_limited_ = false;
 }
 
+// The thread that posts has a clock reading of its own, and the one that receives uses that of the beginning
+// of its round: a packet sent since seems to be answered before.
 void CongestionWindow::round_trip(int64_t ns) {
+  if (ns <= 0) return;
   shortest_ = std::min(shortest_, ns);
   smoothed_ = smoothed_ < 0 ? ns : smoothed_ + (ns - smoothed_) / 8;
 }
@@ -64,10 +78,11 @@ void CongestionWindow::notified(int64_t now) {
   if (now - shrunk_at_ > kNotificationLength) shrink(kAfterNotification, now);
 }
 
-void CongestionWindow::silent() {
+void CongestionWindow::silent(int64_t now) {
   slow_start_until_ = std::max(window_ / 2, kLeast);
   window_ = std::min(window_, kLeast);
   credit_ = 0;
+  shrunk_at_ = now;  // the loss that follows is the same one
 }
 
 }  // namespace verbena::packets

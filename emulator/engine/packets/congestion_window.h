@@ -30,20 +30,23 @@ class CongestionWindow {
   // May a packet be sent now? Otherwise: at send_at().
   bool may_send(int64_t now) const { return next_at_ <= now; }
   int64_t send_at() const { return next_at_; }
+  // How many packets may be sent now, one after another, if the window has room for them.
+  uint32_t paced(int64_t now) const;
   void sent(int64_t now);
 
   // The window has kept a packet from being sent. A window that is not used up does not grow.
   void limited() { is_limited_ = true; }
   void acknowledged(uint32_t packets);
-  void round_trip(int64_t ns);  // of a packet that was sent once
+  void round_trip(int64_t ns);  // of a packet that was sent once; of no time, or less: not counted
   void lost(int64_t now);
   void notified(int64_t now);  // by a CNP
-  void silent();               // nothing came for a timeout of the connection
+  void silent(int64_t now);    // nothing came for a timeout of the connection
 
   // -1: none was measured.
   int64_t smoothed_round_trip() const { return smoothed_; }
 
  private:
+  int64_t gap() const;  // between two packets; 0: they are not spread
   void shrink(uint32_t parts_of_16, int64_t now);
 
   const uint32_t most_;

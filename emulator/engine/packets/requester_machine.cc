@@ -123,9 +123,9 @@ uint32_t RequesterMachine::in_flight() {
   return in_flight_;
 }
 
-uint32_t RequesterMachine::room() {
+uint32_t RequesterMachine::room(int64_t now) {
   const uint32_t most = window(), used = in_flight();
-  return most > used ? most - used : 0;
+  return most > used ? std::min(most - used, window_.paced(now)) : 0;
 }
 
 bool RequesterMachine::may_start(const Slot& slot) const {
@@ -437,7 +437,7 @@ void RequesterMachine::on_timer(int64_t now) {
   if (held_until_ != kNoTimer && now >= held_until_) held_until_ = kNoTimer;
   if (paced_until_ != kNoTimer && now >= paced_until_) paced_until_ = kNoTimer;
   if (deadline_ != kNoTimer && now >= deadline_) {
-    window_.silent();
+    window_.silent(now);
     return lose(now);
   }
   if (probe_at_ != kNoTimer && now >= probe_at_ && held_until_ == kNoTimer) probe(now);

@@ -118,8 +118,8 @@ class RequesterMachine {
   int64_t timer() const;
   void on_timer(int64_t now);
 
-  // Packets that may be in flight besides those that are, whatever the pace.
-  uint32_t room();
+  // Packets that the window and the pace let go now.
+  uint32_t room(int64_t now);
   // Requests that have packets which were never sent.
   uint64_t requests_unsent() const { return tail_ - cursor_; }
   // Packets in flight, a READ being one.
@@ -128,7 +128,6 @@ class RequesterMachine {
   bool is_idle() const { return head_ == tail_; }
   bool has_failed() const { return failed_; }
   uint64_t packets_repeated() const { return repeated_; }
-  const CongestionWindow& congestion() const { return window_; }
 
  private:
   struct Slot {

@@ -292,6 +292,7 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
 
 uint32_t qp_number(const Qp* qp) { return qp->shared->qpn; }
 uint32_t qp_handle(const Qp* qp) { return qp->index; }
+bool is_of(const Qp* qp, const Context* context) { return qp->context->file == context->file; }
 ibv_qp_state qp_state(const Qp* qp) { return qp->state.load(std::memory_order_acquire); }
 
 bool is_flushing(const Qp* qp) {

@@ -140,6 +140,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
 
 uint32_t srq_number(const Srq* srq) { return srq->shared->srqn; }
 uint32_t srq_handle(const Srq* srq) { return srq->index; }
+bool is_of(const Srq* srq, const Context* context) { return srq->context->file == context->file; }
 
 int modify_srq(Srq* srq, const ibv_srq_attr* attr, int attr_mask) {
   if (int error = usable(*srq->context); error != 0) return error;

@@ -146,6 +146,7 @@ int create_wq(Pd* pd, ibv_wq_init_attr* attr, Cq* cq, uint64_t user_handle, Wq**
 
 uint32_t wq_number(const Wq* wq) { return wq->qp->shared->qpn; }
 uint32_t wq_handle(const Wq* wq) { return wq->qp->index; }
+bool is_of(const Wq* wq, const Context* context) { return wq->qp->context->file == context->file; }
 ibv_wq_state wq_state(const Wq* wq) { return wq_state_of(wq->qp->state.load(std::memory_order_acquire)); }
 
 int modify_wq(Wq* wq, const ibv_wq_attr* attr) {

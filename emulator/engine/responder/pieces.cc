@@ -24,7 +24,7 @@ uint64_t order_on_purpose(const RequesterContext& requester, const Request& requ
   faults::Injection* const injection = faults::injection();
   if (injection == nullptr) [[likely]]
     return 0;
-  if (request.opcode == kAtomicWrite || requester.origin.node != nullptr) return 0;
+  if (requester.origin.node != nullptr) return 0;
   return injection->order_of_bytes(requester.index, number_in(request.opcode), request.done, now_ns());
 }
 

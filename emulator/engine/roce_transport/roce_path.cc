@@ -241,6 +241,7 @@ void RocePath::send_packets(int64_t now) {
 
 void RocePath::send_trains(PacketTrain& train, int64_t now) {
   train_ = &train;
+  filled_at_ = now;
   fill_and_send(train, now);
   train_ = nullptr;
   ahead_ = {};
@@ -328,7 +329,7 @@ bool RocePath::gather_ahead(uint64_t number, uint32_t offset, std::span<uint8_t>
   const SendRequest& wanted = request(number);
   if (train_ == nullptr || wanted.is_inline || size != mtu_ || wanted.length - offset <= mtu_) return false;
   iovec here[PacketTrain::kMost];
-  const size_t most = std::min<size_t>(train_->space(mtu_), requester_.room());
+  const size_t most = std::min<size_t>(train_->space(mtu_), requester_.room(filled_at_));
   size_t count = 0;
   uint32_t end = offset;
   for (; count < most && end < wanted.length; ++count) {

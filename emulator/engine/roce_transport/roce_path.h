@@ -121,6 +121,7 @@ class RocePath final : public Transport,
   int64_t held_until_ = INT64_MAX;  // requests wait for others to go with them
   // What gather_ahead() has copied: the bytes [begin, end) of a request.
   PacketTrain* train_ = nullptr;  // that is being filled
+  int64_t filled_at_ = 0;         // the time that it is filled for
   struct {
     uint64_t number = 0;
     uint32_t begin = 0, end = 0;

@@ -88,7 +88,9 @@ void RoceProgress::set_active(bool active) {
 // ---- watched paths ----
 
 void RoceProgress::note_timer(int64_t at) {
-  if (at < next_timer_.load(std::memory_order_relaxed)) next_timer_.store(at, std::memory_order_relaxed);
+  int64_t next = next_timer_.load(std::memory_order_relaxed);
+  while (at < next && !next_timer_.compare_exchange_weak(next, at, std::memory_order_relaxed)) {
+  }
 }
 
 void RoceProgress::watch(const std::shared_ptr<RocePath>& path) {
@@ -234,7 +236,8 @@ void RoceProgress::read_sockets(Round& round, bool from_poll) {
       if (arrival != udp::Arrival::kPacket || !is_welcome(packet.from.address)) continue;
       const wire::NetAddress& own = port.socket->own().address;
       // Packets that this node has sent to itself are known already.
-      if (Observer* const seen = observer(); seen != nullptr && !groups_.is_own(packet.from.address)) [[unlikely]]
+      if (Observer* const seen = observer(); seen != nullptr && !groups_.is_own(packet.from.address))
+          [[unlikely]]
         tell_of_packet(*seen, packet, own);
       take(round, {packet.from.address, own, packet.ip}, packet.datagram, false);
     }
@@ -333,6 +336,8 @@ void RoceProgress::drive_from_poll() {
   if (drive(true)) {
     received_by_polls_.store(received_by_polls_.load(std::memory_order_relaxed) + 1,
                              std::memory_order_relaxed);
+    // The service thread sleeps until the sockets wake it: it has to look whether the program polls again.
+    if (answering_ != 0 && asleep_.exchange(false, std::memory_order_acq_rel)) process_.membership().kick();
   } else if (!is_watching_.load(std::memory_order_relaxed)) {
     empty_polls_.reset();
   } else if (empty_polls_.note() && empty_polls_.is_long(now_ns())) {
@@ -369,7 +374,9 @@ int64_t RoceProgress::serve() {
   bool more = false;
   if (!look.left_to_program && lock.try_lock()) {
     serving_.store(true, std::memory_order_relaxed);
-    if (is_active_ && drive(false)) poll_share_.note_service();
+    const bool sends_answers =
+        answering_ != 0;  // which a poll has left: no reason to receive instead of polls
+    if (is_active_ && drive(false) && !sends_answers) poll_share_.note_service();
     more = answering_ != 0;
   }
   look.lock_was_taken = !look.left_to_program && !lock.owns_lock();

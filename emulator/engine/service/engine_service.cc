@@ -182,8 +182,8 @@ int EngineService::acquire(Process** out) {
     fast_path_enabled.store(false, std::memory_order_relaxed);
   begin_debug_log();
   std::lock_guard lock(service_mutex);
-  begin_injection();
   if (current == nullptr) {
+    begin_injection();
     auto* service = new (std::nothrow) EngineService;
     if (service == nullptr) return ENOMEM;
     if (const int error = service->enter(node); error != 0) {
@@ -342,7 +342,10 @@ void memory_changed(uint64_t address, uint64_t length) {
 
 void memory_leaves(uint64_t address, uint64_t length) {
   EngineService::memory_changes(address, length);
-  return_from_shared_heap(address, length);
+  try {
+    return_from_shared_heap(address, length);
+  } catch (const std::bad_alloc&) {  // it stays shared
+  }
 }
 
 }  // namespace verbena

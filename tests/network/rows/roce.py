@@ -10,7 +10,7 @@ import signal
 import time
 
 from harness import ports
-from harness.failure import Skip, expect
+from harness.failure import Failure, Skip, expect
 from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
@@ -46,7 +46,7 @@ for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
     six.add(program, lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1), iterations=perftest.FEW))
 
 
-# ---- ATOMIC WRITE (tests/network/two_ends.cc) ----
+# ---- tests/network/two_ends.cc: ATOMIC WRITE, a held acknowledgement ----
 
 _meetings = itertools.count()
 
@@ -75,8 +75,11 @@ LOSS = ("add table inet loss; add chain inet loss in { type filter hook input pr
 @rows.row("atomic_writes_lost")
 def atomic_writes_lost(hosts):
     """Those whose response is lost are asked for again, and must not be carried out twice."""
-    if not shutil.which("nft"):
-        raise Skip("nft (package nftables) is not installed")
+    expect(shutil.which("nft"), "nft (package nftables) is not installed")
+    try:
+        hosts[0].call("nft", "list tables")
+    except Failure as no_tables:
+        raise Skip(f"the kernel has no nf_tables for us: {no_tables}") from None
     for host in hosts:
         host.call("nft", LOSS)
     try:
@@ -84,6 +87,12 @@ def atomic_writes_lost(hosts):
     finally:
         for host in hosts:
             host.call("nft", "delete table inet loss")
+
+
+@shared.row("answers_of_a_silent_program")
+def answers_of_a_silent_program(hosts):
+    """A program polls until a message has come, and then no more: its acknowledgement is sent all the same."""
+    two_ends(hosts, "--falls-silent", 50)
 
 
 rows.add("atomic_writes", atomic_writes)

@@ -325,9 +325,12 @@ def program_ended(settings):
         lines = capture("-c", 10, "--", "sh", "-c", traffic).out.splitlines()
         expect(len(lines) == 10 and all(" RC " in line for line in lines), f"{len(lines)} lines of text")
         path = f"{node.folder}/packets.pcapng"
-        minds = "trap 'exit 7' TERM; while :; do sleep 0.01; done"
-        capture("-w", path, "--seconds", 0.3, "--", "sh", "-c", minds, status=7)
+        capture("-w", path, "--seconds", 0.3, "--", "sleep", 1000)
         expect(packets.read(path).packets == [], "the file is complete, and empty")
+        # The packet that ends it comes after the trap.
+        minds = f"trap 'exit 7' TERM; {' '.join(script('rc_loopback.py'))} >&2; while :; do sleep 0.01; done"
+        capture("-w", path, "-c", 1, "--", "sh", "-c", minds, status=7)
+        expect(len(packets.read(path).packets) == 1, "the file has one packet")
         capture("--seconds", 1000, "--", "sh", "-c", "exit 7", status=7)
 
 

@@ -98,6 +98,7 @@ int alloc_pd(Context*, Pd** out) { return make(&the_pd, out); }
 int dealloc_pd(Pd*) { return unmake(); }
 void log_busy_pd(const Pd*, uint32_t) {}
 uint32_t pd_handle(const Pd*) { return 11; }
+bool is_of(const Pd*, const Context*) { return true; }
 
 int reg_mr(Pd*, void*, size_t, uint64_t iova, int access, Mr** out) {
   fake.iova = iova;
@@ -108,6 +109,7 @@ int dereg_mr(Mr*) { return unmake(); }
 uint32_t mr_lkey(const Mr*) { return 0x100; }
 uint32_t mr_rkey(const Mr*) { return 0x200; }
 uint32_t mr_handle(const Mr*) { return 12; }
+bool is_of(const Mr*, const Context*) { return true; }
 
 size_t mr_length(const Mr*) { return 100; }
 int rereg_mr(Mr*, int flags, Pd* pd, void*, size_t, int access) {
@@ -142,10 +144,12 @@ int alloc_mw(Pd*, ibv_mw_type, Mw** out) { return make(&the_mw, out); }
 int dealloc_mw(Mw*) { return unmake(); }
 uint32_t mw_rkey(const Mw*) { return 0x3ff; }
 uint32_t mw_handle(const Mw*) { return 15; }
+bool is_of(const Mw*, const Context*) { return true; }
 
 int alloc_dm(Context*, const ibv_alloc_dm_attr*, Dm** out) { return make(&the_dm, out); }
 int free_dm(Dm*) { return unmake(); }
 uint32_t dm_handle(const Dm*) { return 16; }
+bool is_of(const Dm*, const Context*) { return true; }
 int copy_to_dm(Dm*, uint64_t offset, const void*, size_t) {
   fake.iova = offset;
   return fake.error;
@@ -175,6 +179,7 @@ int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out
 }
 int cq_capacity(const Cq*) { return 64; }
 uint32_t cq_handle(const Cq*) { return 13; }
+bool is_of(const Cq*, const Context*) { return true; }
 int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
 uint32_t count_completions(Cq*) { return 0; }
 bool is_flushing(const Qp*) { return false; }
@@ -223,6 +228,7 @@ int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handl
 }
 uint32_t srq_number(const Srq*) { return 0x815; }
 uint32_t srq_handle(const Srq*) { return 15; }
+bool is_of(const Srq*, const Context*) { return true; }
 int modify_srq(Srq*, const ibv_srq_attr* attr, int) {
   fake.srq_limit = attr->srq_limit;
   return fake.error;
@@ -249,6 +255,7 @@ int create_qp(Pd*, ibv_qp_init_attr* attr, Cq*, Cq*, uint64_t user_handle, Qp** 
 }
 uint32_t qp_number(const Qp*) { return 0x4711; }
 uint32_t qp_handle(const Qp*) { return 14; }
+bool is_of(const Qp*, const Context*) { return true; }
 void block_own_multicast(Qp*) { fake.blocks_own_multicast = true; }
 
 int modify_qp(Qp*, const ibv_qp_attr* attr, int attr_mask) {
@@ -284,6 +291,7 @@ int create_wq(Pd*, ibv_wq_init_attr* attr, Cq*, uint64_t user_handle, Wq** out) 
 }
 uint32_t wq_number(const Wq*) { return 0x4712; }
 uint32_t wq_handle(const Wq*) { return 16; }
+bool is_of(const Wq*, const Context*) { return true; }
 ibv_wq_state wq_state(const Wq*) { return IBV_WQS_RDY; }
 int modify_wq(Wq*, const ibv_wq_attr*) { return fake.error; }
 int post_wq_recv(Wq*, ibv_recv_wr* wr, ibv_recv_wr**) {

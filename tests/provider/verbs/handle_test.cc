@@ -24,10 +24,16 @@ struct HandleObjects {
   void* memory;
 };
 
+// What names the object in the program's structure.
+struct Name {
+  uint32_t& handle;
+  ibv_context*& context;
+};
+
 struct HandleCase {
   const char* verb;
   int error;
-  uint32_t& (*handle)(HandleObjects&);
+  Name (*name)(HandleObjects&);
   std::function<int(HandleObjects&)> call;  // 0 or errno
 };
 
@@ -37,14 +43,14 @@ int errno_of(Object* created) {
   return created == nullptr ? errno : 0;
 }
 
-uint32_t& of_pd(HandleObjects& o) { return o.pd->handle; }
-uint32_t& of_mr(HandleObjects& o) { return o.mr->handle; }
-uint32_t& of_mw(HandleObjects& o) { return o.mw->handle; }
-uint32_t& of_dm(HandleObjects& o) { return o.dm->handle; }
-uint32_t& of_ah(HandleObjects& o) { return o.ah->handle; }
-uint32_t& of_cq(HandleObjects& o) { return o.cq->handle; }
-uint32_t& of_srq(HandleObjects& o) { return o.srq->handle; }
-uint32_t& of_qp(HandleObjects& o) { return o.qp->handle; }
+Name of_pd(HandleObjects& o) { return {o.pd->handle, o.pd->context}; }
+Name of_mr(HandleObjects& o) { return {o.mr->handle, o.mr->context}; }
+Name of_mw(HandleObjects& o) { return {o.mw->handle, o.mw->context}; }
+Name of_dm(HandleObjects& o) { return {o.dm->handle, o.dm->context}; }
+Name of_ah(HandleObjects& o) { return {o.ah->handle, o.ah->context}; }
+Name of_cq(HandleObjects& o) { return {o.cq->handle, o.cq->context}; }
+Name of_srq(HandleObjects& o) { return {o.srq->handle, o.srq->context}; }
+Name of_qp(HandleObjects& o) { return {o.qp->handle, o.qp->context}; }
 
 int create_qp_of(HandleObjects& o, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_srq* srq) {
   ibv_qp_init_attr init = {};
@@ -116,32 +122,62 @@ const HandleCase kHandleCases[] = {
     {"ibv_destroy_qp", ENOENT, of_qp, [](auto& o) { return ibv_destroy_qp(o.qp); }},
 };
 
-TEST_F(QpTest, AHandleThatIsNotTheObjectsIsRefused) {
-  Buffer buffer(pd_.get(), 4096);
-  Mr mr(ibv_reg_mr(pd_.get(), buffer.data(), 64, 0));
-  std::unique_ptr<ibv_mw, Destroyer<ibv_dealloc_mw>> mw(ibv_alloc_mw(pd_.get(), IBV_MW_TYPE_1));
-  ibv_alloc_dm_attr dm_attr = {.length = 64, .log_align_req = 0, .comp_mask = 0};
-  std::unique_ptr<ibv_dm, Destroyer<ibv_free_dm>> dm(ibv_alloc_dm(context_.get(), &dm_attr));
-  ibv_ah_attr address = {};
-  address.is_global = 1;
-  address.grh.dgid = gid_;
-  address.port_num = kPort;
-  Ah ah(ibv_create_ah(pd_.get(), &address));
-  ibv_srq_init_attr srq_init = {.srq_context = nullptr, .attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0}};
-  Srq srq(ibv_create_srq(pd_.get(), &srq_init));
-  Qp qp = make_qp();
-  ASSERT_TRUE(mr && mw && dm && ah && srq && qp);
-  HandleObjects objects = {context_.get(), pd_.get(), mr.get(), mw.get(), dm.get(),     ah.get(),
-                           cq_.get(),      srq.get(), qp.get(), address,  buffer.data()};
+class HandleTest : public QpTest {
+ protected:
+  void SetUp() override {
+    QpTest::SetUp();
+    buffer_ = std::make_unique<Buffer>(pd_.get(), 4096);
+    mr_.reset(ibv_reg_mr(pd_.get(), buffer_->data(), 64, 0));
+    mw_.reset(ibv_alloc_mw(pd_.get(), IBV_MW_TYPE_1));
+    ibv_alloc_dm_attr dm_attr = {.length = 64, .log_align_req = 0, .comp_mask = 0};
+    dm_.reset(ibv_alloc_dm(context_.get(), &dm_attr));
+    ibv_ah_attr address = {};
+    address.is_global = 1;
+    address.grh.dgid = gid_;
+    address.port_num = kPort;
+    ah_.reset(ibv_create_ah(pd_.get(), &address));
+    ibv_srq_init_attr srq = {.srq_context = nullptr, .attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0}};
+    srq_.reset(ibv_create_srq(pd_.get(), &srq));
+    qp_ = make_qp();
+    ASSERT_TRUE(mr_ && mw_ && dm_ && ah_ && srq_ && qp_);
+    objects_ = {context_.get(), pd_.get(),  mr_.get(), mw_.get(), dm_.get(),      ah_.get(),
+                cq_.get(),      srq_.get(), qp_.get(), address,   buffer_->data()};
+  }
+
+  std::unique_ptr<Buffer> buffer_;
+  Mr mr_;
+  std::unique_ptr<ibv_mw, Destroyer<ibv_dealloc_mw>> mw_;
+  std::unique_ptr<ibv_dm, Destroyer<ibv_free_dm>> dm_;
+  Ah ah_;
+  Srq srq_;
+  Qp qp_;
+  HandleObjects objects_{};
+};
+
+TEST_F(HandleTest, ThatIsNotTheObjectsIsRefused) {
   for (const HandleCase& row : kHandleCases)
     for (const uint32_t garbled : {0xdeadbeefu, 1u}) {
-      uint32_t& handle = row.handle(objects);
+      uint32_t& handle = row.name(objects_).handle;
       const uint32_t own = handle;
       handle ^= garbled;
-      EXPECT_EQ(row.call(objects), row.error) << row.verb << ", handle " << handle << " instead of " << own;
+      EXPECT_EQ(row.call(objects_), row.error) << row.verb << ", handle " << handle << " instead of " << own;
       handle = own;
     }
-  EXPECT_EQ(state_of(qp.get()), IBV_QPS_RESET);
+  EXPECT_EQ(state_of(qp_.get()), IBV_QPS_RESET);
+}
+
+// Handles belong to the file that a context has open.
+TEST_F(HandleTest, OfAnotherContextIsRefused) {
+  const Context other = open_device();
+  ASSERT_TRUE(other);
+  for (const HandleCase& row : kHandleCases) {
+    if (row.name == of_ah) continue;  // all address handles are one to the kernel
+    ibv_context*& context = row.name(objects_).context;
+    context = other.get();
+    EXPECT_EQ(row.call(objects_), row.error) << row.verb;
+    context = context_.get();
+  }
+  EXPECT_EQ(state_of(qp_.get()), IBV_QPS_RESET);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ class InjectedFaultsTest : public PairTest {
     const pid_t child = fork();
     if (child == 0) {
       setenv("VERBENA_FAULTS", plan.c_str(), 1);
+      alarm(50);  // it outlives execve(2), and ends before the patience of ctest
       execl("/proc/self/exe", "faults", filter.c_str(), nullptr);
       _exit(127);
     }
@@ -194,6 +195,7 @@ TEST_F(InjectedFaultsTest, AnEventIsLate) {
   const auto began = Clock::now();
   ibv_cq* told = nullptr;
   void* of_program = nullptr;
+  ASSERT_TRUE(becomes_readable(channel->fd));
   ASSERT_EQ(ibv_get_cq_event(channel.get(), &told, &of_program), 0);
   EXPECT_GE(Clock::now() - began, 20ms);
   ibv_ack_cq_events(told, 1);
@@ -245,6 +247,7 @@ TEST_F(InjectedFaultsTest, ArmingRaisesAnEventWithoutACompletion) {
   ASSERT_EQ(ibv_req_notify_cq(cq.get(), 0), 0);
   ibv_cq* told = nullptr;
   void* of_program = nullptr;
+  ASSERT_TRUE(becomes_readable(channel->fd));
   ASSERT_EQ(ibv_get_cq_event(channel.get(), &told, &of_program), 0);
   ibv_ack_cq_events(told, 1);
   EXPECT_EQ(told, cq.get());

@@ -88,6 +88,37 @@ TEST(WriterLock, IsGivenAwayWhileOthersWantIt) {
   EXPECT_EQ(guarded.other, sum);
 }
 
+// As above, but the owner itself gives it away at first.
+TEST(WriterLock, IsGivenAwayByItsOwner) {
+  WriterLock::can_be_owned();
+  for (int round = 0; round < 20; ++round) {
+    Guarded guarded;
+    guarded.give_away();
+    ASSERT_TRUE(guarded.count());  // this thread owns it
+    std::atomic<bool> is_over{false}, same{true};
+    std::vector<uint64_t> counted(3);
+    std::vector<std::thread> threads;
+    for (uint64_t& count : counted)
+      threads.emplace_back([&] {
+        uint64_t own = 0;
+        for (; !is_over.load(std::memory_order_relaxed); ++own)
+          if (!guarded.count()) same = false;
+        count = own;
+      });
+    uint64_t sum = 1;
+    for (; sum < 5000; ++sum) {
+      if (sum % 300 == 0) guarded.give_away();
+      if (!guarded.count()) same = false;
+    }
+    is_over = true;
+    for (std::thread& thread : threads) thread.join();
+    for (const uint64_t count : counted) sum += count;
+    EXPECT_TRUE(same);
+    EXPECT_EQ(guarded.one, sum);
+    EXPECT_EQ(guarded.other, sum);
+  }
+}
+
 TEST(WriterLock, IsFreeInAChild) {
   Guarded guarded;
   if (WriterLock::can_be_owned()) guarded.give_away();

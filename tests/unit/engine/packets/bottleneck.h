@@ -2,7 +2,7 @@
 //
 // Flows that share one link: each is a requester that always has something to send, and its responder. The
 // link has a rate and a short queue, drops what does not fit, and may mark packets when the queue is longer
-// than a threshold (ECN); a responder that sees a mark reports it (CNP), once in 50 us. Without a clock.
+// than a threshold (ECN); the responder reports marks (CNP). Without a clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,7 +70,6 @@ class Flow final : public RequesterHost, public ResponderHost {
   RequesterMachine requester;
   ResponderMachine responder;
   uint64_t done = 0, posted = 0, bytes = 0;
-  int64_t reported_at = -1'000'000;
 
  private:
   static constexpr uint32_t kDepth = 8;
@@ -153,12 +152,8 @@ class Bottleneck {
     Flow& flow = *flows[static_cast<size_t>(event.flow)];
     if (event.packet.bth.opcode == roce::kCnpOpcode) return flow.requester.on_congestion(now);
     if (!event.is_request) return flow.requester.on_packet(event.packet, now);
+    if (event.is_marked) flow.responder.on_mark(now);
     flow.responder.on_packet(event.packet);
-    if (!event.is_marked || now - flow.reported_at < 50'000) return;
-    flow.reported_at = now;
-    out_.packet = {};
-    out_.packet.bth.opcode = roce::kCnpOpcode;
-    push(now + options_.round_trip / 2, event.flow, false, false);
   }
 
   const BottleneckOptions options_;

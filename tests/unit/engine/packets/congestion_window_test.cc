@@ -64,9 +64,53 @@ TEST(RoceCongestionWindow, StaysWithinItsBounds) {
   EXPECT_EQ(window.packets(), CongestionWindow::kLeast);
   CongestionWindow small(16, 2);
   EXPECT_EQ(small.packets(), 2u);
-  small.silent();
+  small.silent(0);
   small.lost(kMillisecond);
   EXPECT_EQ(small.packets(), 2u);
+}
+
+// A timeout and the loss that it stands for are one.
+TEST(RoceCongestionWindow, DoublesAgainAfterATimeout) {
+  CongestionWindow window(64, 64);
+  window.round_trip(100'000);
+  window.silent(kMillisecond);
+  window.lost(kMillisecond);
+  EXPECT_EQ(window.packets(), CongestionWindow::kLeast);
+  for (uint32_t expected = 8; expected <= 32; expected *= 2) {
+    window.limited();
+    window.acknowledged(window.packets());
+    EXPECT_EQ(window.packets(), expected);
+  }
+  window.limited();
+  window.acknowledged(32);
+  EXPECT_EQ(window.packets(), 33u) << "above half of the window that was too large it grows slowly";
+}
+
+// The clock readings of two threads.
+TEST(RoceCongestionWindow, CountsNoRoundTripThatEndsBeforeItBegins) {
+  CongestionWindow window(64, 64);
+  window.round_trip(-1);
+  window.round_trip(0);
+  EXPECT_EQ(window.smoothed_round_trip(), -1);
+  window.round_trip(100'000);
+  window.round_trip(-50'000);
+  EXPECT_EQ(window.smoothed_round_trip(), 100'000);
+  for (int i = 0; i < 50; ++i) window.round_trip(300'000);
+  window.lost(kMillisecond);
+  EXPECT_EQ(window.packets(), 44u) << "the shortest round trip is 100 us: packets waited";
+}
+
+TEST(RoceCongestionWindow, SaysHowManyPacketsMayGoTogether) {
+  CongestionWindow window(32, 32);
+  EXPECT_EQ(window.paced(0), UINT32_MAX) << "no round trip is known";
+  window.round_trip(kMillisecond);
+  EXPECT_EQ(window.paced(0), CongestionWindow::kBurst);
+  for (int64_t now = kMillisecond; now < 5 * kMillisecond; now += 77'000) {
+    const uint32_t allowed = window.paced(now);
+    uint32_t sent = 0;
+    for (; window.may_send(now); ++sent) window.sent(now);
+    EXPECT_EQ(sent, allowed) << now;
+  }
 }
 
 TEST(RoceCongestionWindow, SpreadsPacketsOverALongRoundTripInBursts) {

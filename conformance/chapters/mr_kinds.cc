@@ -42,8 +42,8 @@ CONFORMANCE_TEST(mr, RelaxedOrderingIsOfAccessesOnly, "ibv_reg_mr.relaxed-orderi
 class HugePages {
  public:
   HugePages() {
-    void* const memory =
-        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+    void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) throw NotTested{"no huge pages: mmap: " + errno_text(errno)};
     data_ = static_cast<uint8_t*>(memory);
   }
@@ -66,11 +66,12 @@ CONFORMANCE_TEST(mr, HugePagesAreMemory, "ibv_reg_mr.huge-pages") {
   pair(spec);
   End& own = pair().native().end;
   // From the midst of the first page to the midst of the second.
-  uint8_t* const first = memory.data() + 4096 + 8;
-  const Mr mr(CALL((ibv_reg_mr)(own.pd, first, HugePages::page, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC)));
+  constexpr size_t offset = 4096 + 8, length = HugePages::page + 65536;
+  uint8_t* const first = memory.data() + offset;
+  const Mr mr(CALL((ibv_reg_mr)(own.pd, first, length, all_remote_access & ~IBV_ACCESS_REMOTE_ATOMIC)));
   ASSERT_NE(mr, nullptr) << errno_text(errno);
   far().fill_pattern(0, 32768, 5);
-  for (const size_t at : {size_t{0}, HugePages::page - 4104 - 16384, HugePages::page - 32768}) {
+  for (const size_t at : {size_t{0}, HugePages::page - offset - 16384, length - 32768}) {
     SendRequest write = send_request({{0, 32768}}, 1, IBV_WR_RDMA_WRITE);
     write.remote = reinterpret_cast<uint64_t>(first + at);
     write.rkey = mr->rkey;
@@ -87,14 +88,15 @@ CONFORMANCE_TEST(mr, HugePagesAreMemory, "ibv_reg_mr.huge-pages") {
     EXPECT_TRUE(far().has_pattern(32768, 32768, 5)) << "at " << at;
   }
   EXPECT_EQ(first[-1], 0);
-  EXPECT_EQ(first[HugePages::page], 0);
+  EXPECT_EQ(first[length], 0);
 }
 
 // The far end adds to a word to which a thread of this process adds as well. On a busy machine the two need
 // not run at the same time: the device adds on until the thread has added during ten of its rounds, or for 10
 // s.
 CONFORMANCE_TEST_AS(Traits().limit(30), atomic, BesideTheCpus, "atomic.global") {
-  if (device().attributes().atomic_cap != IBV_ATOMIC_GLOB) throw NotClaimed{"atomic_cap is not IBV_ATOMIC_GLOB"};
+  if (device().attributes().atomic_cap != IBV_ATOMIC_GLOB)
+    throw NotClaimed{"atomic_cap is not IBV_ATOMIC_GLOB"};
   constexpr uint32_t times = 2000;  // in a round
   constexpr int least_rounds = 10, most_rounds = 1000;
   End& own = pair().native().end;

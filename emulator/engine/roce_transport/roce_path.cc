@@ -303,6 +303,10 @@ void RocePath::failed(uint64_t number, Failure failure) {
   error_ = failure_error(failure, local_error_);
 }
 
+void RocePath::got_rnr_nak() { qp_.shared->rnr_naks.fetch_add(1, std::memory_order_relaxed); }
+
+void RocePath::retried() { qp_.shared->retries.fetch_add(1, std::memory_order_relaxed); }
+
 // Moves bytes between `here` and [offset, ...) of the memory of a request.
 VendorError RocePath::move(uint64_t number, uint32_t offset, std::span<const iovec> here, bool to_program) {
   size_t size = 0;

@@ -94,6 +94,8 @@ class RocePath final : public Transport,
   bool atomic_result(uint64_t number, uint64_t before) override;
   void completed(uint64_t number) override { completed_below_ = number + 1; }
   void failed(uint64_t number, packets::Failure failure) override;
+  void got_rnr_nak() override;
+  void retried() override;
 
   bool is_in_use() const;
   void begin();

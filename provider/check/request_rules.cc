@@ -28,13 +28,13 @@ std::string place_of(const Object& owner, const Request& request) {
 
 // One SGE against the region that its lkey names.
 void check_range(const Object& owner, const Object* pd, Request& request, const Range& range, size_t index) {
-  const std::string where = place_of(owner, request) + text(", SGE %zu", index);
+  const auto where = [&] { return place_of(owner, request) + text(", SGE %zu", index); };  // most are right
   const Region* const region = find_region(owner.context, range.lkey);
   if (region == nullptr)
-    return accuse(request, rule("lkey-unknown"), where + text(": lkey 0x%x", range.lkey),
+    return accuse(request, rule("lkey-unknown"), where() + text(": lkey 0x%x", range.lkey),
                   {{"posted here", request.posted}});
   if (!region->alive)
-    return accuse(request, rule("mr-deregistered"), where + ": " + region->name,
+    return accuse(request, rule("mr-deregistered"), where() + ": " + region->name,
                   {{"posted here", request.posted},
                    {"deregistered here", region->destroyed},
                    {"registered here", region->created}});
@@ -49,21 +49,23 @@ void check_range(const Object& owner, const Object* pd, Request& request, const 
       return is_parent(region->pd, pd);
     };
     if (!shares())
-      return accuse(request, rule("lkey-other-pd"),
-                    where + ": " + region->name + " is of " + region->pd->name + ", the queue of " + pd->name,
-                    {{"posted here", request.posted}, registered});
+      return accuse(
+          request, rule("lkey-other-pd"),
+          where() + ": " + region->name + " is of " + region->pd->name + ", the queue of " + pd->name,
+          {{"posted here", request.posted}, registered});
   }
   if (!region->has_range) return;
   if (range.begin < region->begin || range.length > region->length ||
       range.begin - region->begin > region->length - range.length)
     return accuse(
         request, rule("mr-range"),
-        where + text(": [0x%llx, +%u) leaves %s", Wide{range.begin}, range.length, region->name.c_str()),
+        where() + text(": [0x%llx, +%u) leaves %s", Wide{range.begin}, range.length, region->name.c_str()),
         {{"posted here", request.posted}, registered});
   if (writes_memory(request.opcode) && (region->access & IBV_ACCESS_LOCAL_WRITE) == 0)
-    accuse(request, rule("mr-local-write"),
-           where + text(": %s has access 0x%x", region->name.c_str(), static_cast<unsigned>(region->access)),
-           {{"posted here", request.posted}, registered});
+    accuse(
+        request, rule("mr-local-write"),
+        where() + text(": %s has access 0x%x", region->name.c_str(), static_cast<unsigned>(region->access)),
+        {{"posted here", request.posted}, registered});
 }
 
 void check_ranges(const Object& owner, const Object* pd, Request& request) {
@@ -82,22 +84,22 @@ void note_reuse(const std::deque<Request>& queue, const Object& owner, const Req
 
 void check_datagram(const QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   const Call posted = {"posted here", request.posted};
-  const std::string where = place_of(qp, request);
-  if (wr.wr.ud.ah == nullptr) return accuse(request, rule("ah-missing"), where, {posted});
+  const auto where = [&] { return place_of(qp, request); };
+  if (wr.wr.ud.ah == nullptr) return accuse(request, rule("ah-missing"), where(), {posted});
   if (const Object* const ah = find_object(wr.wr.ud.ah); ah != nullptr) {
     if (!ah->alive)
       return accuse(
-          request, rule("use-after-destroy"), where + ": " + ah->name + " was destroyed before",
+          request, rule("use-after-destroy"), where() + ": " + ah->name + " was destroyed before",
           {{"used here", request.posted}, {"destroyed here", ah->destroyed}, {"made here", ah->created}});
     if (!ah->uses.empty() && qp.pd != nullptr && ah->uses.front() != qp.pd)
-      return accuse(
-          request, rule("ah-other-pd"),
-          where + ": " + ah->name + " is of " + ah->uses.front()->name + ", the queue pair of " + qp.pd->name,
-          {posted, {"made here", ah->created}});
+      return accuse(request, rule("ah-other-pd"),
+                    where() + ": " + ah->name + " is of " + ah->uses.front()->name + ", the queue pair of " +
+                        qp.pd->name,
+                    {posted, {"made here", ah->created}});
   }
   if (qp.mtu != 0 && request.bytes > qp.mtu && request.opcode != IBV_WR_TSO)  // the device cuts that
     accuse(request, rule("ud-message-length"),
-           where + text(": %llu bytes, the MTU is %u", Wide{request.bytes}, qp.mtu), {posted});
+           where() + text(": %llu bytes, the MTU is %u", Wide{request.bytes}, qp.mtu), {posted});
 }
 
 // Numbers below 2^16 that were not converted: in network order those would end in 16 bits of 0.
@@ -117,7 +119,7 @@ bool has_operation(ibv_qp_type type, int opcode) {
 
 void check_send_rules(QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   const Call posted = {"posted here", request.posted};
-  const std::string where = place_of(qp, request);
+  const auto where = [&] { return place_of(qp, request); };
   note_reuse(qp.sends, qp, request);
   if (qp.type == IBV_QPT_UD && has_operation(qp.type, request.opcode)) check_datagram(qp, wr, request);
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) check_ranges(qp, qp.pd, request);
@@ -125,24 +127,25 @@ void check_send_rules(QueuePair& qp, const ibv_send_wr& wr, Request& request) {
   if (operation != nullptr && operation->atomic) {
     if (wr.wr.atomic.remote_addr % 8 != 0)
       accuse(request, rule("atomic-alignment"),
-             where + text(": remote_addr 0x%llx", Wide{wr.wr.atomic.remote_addr}), {posted});
+             where() + text(": remote_addr 0x%llx", Wide{wr.wr.atomic.remote_addr}), {posted});
     if (request.bytes != 8)
-      accuse(request, rule("atomic-length"), where + text(": %llu bytes", Wide{request.bytes}), {posted});
+      accuse(request, rule("atomic-length"), where() + text(": %llu bytes", Wide{request.bytes}), {posted});
   }
   if (operation != nullptr && operation->awaits_response && qp.knows_rd_atomic && qp.max_rd_atomic == 0 &&
       qp.state == IBV_QPS_RTS)
-    accuse(request, rule("rd-atomic-zero"), where, {posted, {"modified to RTS here", qp.modified}});
+    accuse(request, rule("rd-atomic-zero"), where(), {posted, {"modified to RTS here", qp.modified}});
   else if (operation != nullptr && operation->awaits_response && qp.peer_rd_atomic > 0 &&
            qp.max_rd_atomic > qp.peer_rd_atomic)
     report(rule("rd-atomic-exceeds"),
-           where + text(": max_rd_atomic is %u here, max_dest_rd_atomic %d at the other end",
-                        qp.max_rd_atomic, qp.peer_rd_atomic),
+           where() + text(": max_rd_atomic is %u here, max_dest_rd_atomic %d at the other end",
+                          qp.max_rd_atomic, qp.peer_rd_atomic),
            {posted, {"modified to RTS here", qp.modified}});
-  if (operation != nullptr && operation->carries_immediate && looks_like_host_order(wr.imm_data))
-    report(rule("imm-host-order"), where + text(": imm_data 0x%08x", wr.imm_data), {posted});
+  if (is_enabled(rule("imm-host-order")) && operation != nullptr && operation->carries_immediate &&
+      looks_like_host_order(wr.imm_data))
+    report(rule("imm-host-order"), where() + text(": imm_data 0x%08x", wr.imm_data), {posted});
   constexpr uint64_t kLongest = 1u << 31;  // IBTA vol. 1, 9.7.4.1.6: no device takes more
   if (qp.type != IBV_QPT_UD && request.bytes > kLongest)
-    accuse(request, rule("message-length"), where + text(": %llu bytes", Wide{request.bytes}), {posted});
+    accuse(request, rule("message-length"), where() + text(": %llu bytes", Wide{request.bytes}), {posted});
 }
 
 void check_receive_rules(const ReceiveQueue& queue, const Object& owner, const Object* pd,
@@ -159,7 +162,9 @@ void check_receive_rules(const ReceiveQueue& queue, const Object& owner, const O
   const bool same = other->ranges.size() == request.ranges.size() &&
                     other->ranges[0].begin == request.ranges[0].begin &&
                     other->ranges[0].length == request.ranges[0].length;
-  report(same ? rule("receive-same-buffer") : rule("receive-overlap"),
+  const findings::Rule& broken = same ? rule("receive-same-buffer") : rule("receive-overlap");
+  if (!is_enabled(broken)) return;
+  report(broken,
          text("%s: receives with wr_id 0x%llx and 0x%llx share bytes", owner.name.c_str(),
               Wide{request.wr_id}, Wide{other->wr_id}),
          {{"posted here", request.posted}, {"and before here", other->posted}});

@@ -30,14 +30,9 @@ def add_verbena(archive, command):
             initramfs.add_program(archive, library, f"/usr/lib/verbena/{library.name}")
 
 
-def modules_of_ucx():
-    """What UCX loads of its transports."""
-    return sorted(pathlib.Path("/usr/lib").glob("*-linux-gnu/ucx/*.so*"))
-
-
-def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=(), libraries=(), memory="1G"):
-    """Boots, and runs `init` with `programs` (paths) in /usr/bin, `files` in /guest, `libraries` where they are here, and
-    `verbena`, the command, if it is given. Returns the release of the kernel, the exit status that
+def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=(), memory="1G"):
+    """Boots, and runs `init` with `programs` (paths) in /usr/bin, `files` in /guest, and `verbena`, the command, if it is
+    given. Returns the release of the kernel, the exit status that
     init has printed, and the content of the file `keep` of the tar archive that init left on /dev/vda."""
     cache = pathlib.Path("~/.cache/verbena-guest").expanduser()
     cache.mkdir(parents=True, exist_ok=True)
@@ -50,11 +45,6 @@ def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=
         initramfs.add_program(archive, path, f"/usr/bin/{path.name}")
     if verbena:
         add_verbena(archive, verbena)
-    for path in libraries:
-        if path.is_symlink():
-            archive.link(str(path), str(path.readlink()))
-        else:
-            initramfs.add_program(archive, path, str(path))
     for path in files:
         archive.file(f"guest/{path.name}", path.read_bytes())
     # pthread_exit(3) loads it, so ldd does not name it.

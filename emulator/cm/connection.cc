@@ -20,6 +20,13 @@ Connection::Connection(ConnectionTable& table, ConnectionOwner* owner)
 // cm_destroy_id.
 Connection::~Connection() {
   owner_ = nullptr;
+  notify_of_end();
+  reset_to_idle();
+  if (listed_sidr_) table_.by_sidr_request_.erase({peer_, remote_id_});
+  table_.by_local_id_.erase(local_id_);
+}
+
+void Connection::notify_of_end() {
   switch (facts_.state) {
     case CmState::kSidrReqReceived:
       send_sidr_rep({.status = kSidrReject, .qp_number = 0, .qkey = 0, .private_data = {}});
@@ -49,9 +56,6 @@ Connection::~Connection() {
     default:
       break;
   }
-  reset_to_idle();
-  if (listed_sidr_) table_.by_sidr_request_.erase({peer_, remote_id_});
-  table_.by_local_id_.erase(local_id_);
 }
 
 void Connection::forget() {

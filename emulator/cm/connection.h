@@ -157,6 +157,8 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   // Ends the connection as cm.c's cm_destroy_id: a peer in the middle of an exchange is notified.
   ~Connection();
+  // Only notifies the peer: the process exits.
+  void notify_of_end();
 
   void set_owner(ConnectionOwner* owner) { owner_ = owner; }
   const ConnectionFacts& facts() const { return facts_; }

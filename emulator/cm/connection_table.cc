@@ -149,6 +149,11 @@ void ConnectionTable::nobody_answers_for(const Peer& peer, const Message& m) {
   }
 }
 
+// No connection is added or removed by that.
+void ConnectionTable::notify_of_end() {
+  for (const auto& [id, connection] : by_local_id_) connection->notify_of_end();
+}
+
 void ConnectionTable::lose(const Peer& peer) {
   std::vector<uint32_t> concerned;
   for (const auto& [id, connection] : by_local_id_)

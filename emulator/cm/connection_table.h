@@ -58,6 +58,9 @@ class ConnectionTable {
   // The peer is gone: every connection with it ends as if its other end had been destroyed properly.
   void lose(const Peer& peer);
 
+  // The process exits: the peers of all connections are notified.
+  void notify_of_end();
+
  private:
   friend class Connection;
   using Key = std::pair<Peer, uint32_t>;

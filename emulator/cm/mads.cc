@@ -125,6 +125,15 @@ void Service::take_mads() {
     if (Message message; message_of(mad, &message)) connections_.receive(peer_at(mad.from.bytes), message);
 }
 
+// Acknowledgements first: a peer that learns of the end may end what they are awaited for.
+void Service::notify_of_exit() {
+  if (process_->dead() || roce() == nullptr) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  roce()->flush_at_exit();
+  connections_.notify_of_end();
+}
+
 void Service::send_mad(const Message& message) {
   Mad mad;
   write_mad(message, &mad);

@@ -45,6 +45,14 @@ uint32_t first_id(Process* process) {
 
 }  // namespace
 
+// The kernel destroys a program's ids when its descriptor is closed (ucma_close()). Other processes of the
+// node, and nodes that are reached by TCP, see the end of a link; by RoCE v2 they have to be told.
+struct ServiceAtExit {
+  [[gnu::destructor]] static void tell_peers() {
+    if (current != nullptr && !current->dead()) current->notify_of_exit();
+  }
+};
+
 Service::Service(Process* process)
     : process_(process),
       clock_(now_ns),

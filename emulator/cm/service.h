@@ -99,6 +99,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
 
  private:
   friend class Guard;
+  friend struct ServiceAtExit;
   explicit Service(Process* process);
   ~Service();
   int start();
@@ -111,6 +112,7 @@ class Service final : public Watcher, public LinkUser, public Wire, public Arriv
   void serve_devices();  // devices.cc
   void take_mads();      // mads.cc
   void send_mad(const Message& message);
+  void notify_of_exit();
   static void mad_arrived(void* self, const Mad& mad);
   bool owes_work() const;
   void wake() const;

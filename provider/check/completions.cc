@@ -11,6 +11,7 @@
 #include "check/outstanding.h"
 #include "check/patterns.h"
 #include "check/protection.h"
+#include "check/shadows.h"
 #include "engine/rules/vendor_error.h"
 
 namespace verbena::check {
@@ -111,13 +112,17 @@ void complete_receive(QueuePair& qp, const ibv_wc& wc, const Stack& polling) {
   const auto place = std::find_if(queue.begin(), queue.end(),
                                   [&](const Request& request) { return request.wr_id == wc.wr_id; });
   if (place == queue.end()) return;
+  end_protection(place->serial);
   if (wc.status == IBV_WC_SUCCESS) {
     check_finished(qp, *place, polling);
-    if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM)  // the peer has written, and may have written there
+    if (wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {  // the peer has written, and may have written there
+      if (place->shadow != nullptr) copy_from(*place->shadow, place->ranges, wc.byte_len);
       check_pattern(qp, *place, wc.byte_len, polling);
+    }
   } else {
     report_failure(qp, *place, wc, keep_stack(polling));
   }
+  give_back(place->shadow);
   if (qp.srq == nullptr && qp.recv_cq != nullptr) --qp.recv_cq->expected;
   forget_sums(qp, *place);
   queue.erase(place);

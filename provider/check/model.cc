@@ -147,6 +147,13 @@ const Region* find_region_at(uintptr_t begin, uintptr_t end, bool anywhere) {
   });
 }
 
+bool is_exposed(uintptr_t begin, uintptr_t end, int access) {
+  return model().has_boundless ||
+         find_memory(begin, end, [&](const Region& region) {
+           return region.alive && !is_parents(region) && (region.access & access) != 0;
+         }) != nullptr;
+}
+
 QueuePair* find_qp(const CompletionQueue& cq, uint32_t number, QueuePair** destroyed) {
   const auto [begin, end] = model().queue_pairs.equal_range(number);
   for (auto each = begin; each != end; ++each) {

@@ -82,6 +82,8 @@ struct Range {
 
 inline constexpr int kReceive = -1;
 
+struct Shadow;
+
 // A posted request that was not seen to complete.
 struct Request {
   uint64_t serial = 0;  // in order of posting, in the process
@@ -91,6 +93,7 @@ struct Request {
   bool signaled = true;
   bool accused = false;      // a finding says what is wrong with it: its error completion is no news
   bool has_pattern = false;  // patterns.h
+  Shadow* shadow = nullptr;  // where a receive arrives instead (shadows.h)
   bool has_sum = false;      // `sum` is of the bytes as they were posted
   // A range is a local variable of the thread that posted, of the function that begins at `function` and
   // whose part of the stack ends at `frame_end`. 0: none is.
@@ -207,6 +210,9 @@ bool was_registered(uintptr_t begin, uintptr_t end);
 // The living region of this process that begins in [begin, end), or with `anywhere` one that shares bytes
 // with it. nullptr: there is none.
 const Region* find_region_at(uintptr_t begin, uintptr_t end, bool anywhere);
+
+// Is there a living region of this process that shares bytes with [begin, end), and has one of these rights?
+bool is_exposed(uintptr_t begin, uintptr_t end, int access);
 
 // The living QP with this number whose completions go to `cq`. nullptr: there is none; then *destroyed, if
 // not null, is the last one that was.

@@ -16,6 +16,7 @@
 #include "check/outstanding.h"
 #include "check/pinned.h"
 #include "check/protection.h"
+#include "check/shadows.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -275,7 +276,10 @@ int dereg_mr(pabi_mr* mr) {
   });
   if (error != 0) return error;
   const Locked locked;
-  if (const auto* const region = find<Region>(mr); region != nullptr) forget_bytes(*region);
+  if (const auto* const region = find<Region>(mr); region != nullptr) {
+    forget_bytes(*region);
+    unprotect_memory(region->memory, region->memory + region->length);
+  }
   return 0;
 }
 
@@ -297,13 +301,18 @@ Type* as(const void* handle) {
     return destroy_object(object, verb, capture_stack(),                                      \
                           [](const void* handle) { return below().name(as<type>(handle)); }); \
   }
-VERBENA_ENDS(dealloc_pd, "ibv_dealloc_pd", ibv_pd)
 VERBENA_ENDS(dealloc_td, "ibv_dealloc_td", ibv_td)
 VERBENA_ENDS(dealloc_mw, "ibv_dealloc_mw", ibv_mw)
 VERBENA_ENDS(free_dm, "ibv_free_dm", ibv_dm)
 VERBENA_ENDS(destroy_ah, "ibv_destroy_ah", ibv_ah)
 VERBENA_ENDS(close_xrcd, "ibv_close_xrcd", ibv_xrcd)
 #undef VERBENA_ENDS
+
+int dealloc_pd(ibv_pd* pd) {
+  free_shadows(pd);
+  return destroy_object(pd, "ibv_dealloc_pd", capture_stack(),
+                        [](const void* handle) { return below().dealloc_pd(as<ibv_pd>(handle)); });
+}
 
 void free_context(ibv_context* context) {
   const Stack stack = capture_stack();

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "check/operations.h"
+#include "check/shadows.h"
 
 namespace verbena::check {
 namespace {
@@ -233,8 +234,10 @@ void forget_sums(QueuePair& qp, const Request& receive) {
 void forget_bytes(const Region& region) {
   for_each_queue([&](std::deque<Request>& queue, const QueuePair*) {
     for (Request& request : queue)
-      if ((request.has_sum || request.has_pattern) && names(request, region))
+      if ((request.has_sum || request.has_pattern || request.shadow != nullptr) && names(request, region)) {
         request.has_sum = request.has_pattern = false;
+        if (request.shadow != nullptr) request.shadow->abandoned = true;
+      }
     return false;
   });
 }

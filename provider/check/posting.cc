@@ -4,6 +4,8 @@
 // before the provider gets them, because another thread may poll their completions before it returns.
 #include <errno.h>
 
+#include <utility>
+
 #include "check/likeness.h"
 #include "check/next_function.h"
 #include "check/operations.h"
@@ -12,6 +14,7 @@
 #include "check/peers.h"
 #include "check/protection.h"
 #include "check/request_rules.h"
+#include "check/shadows.h"
 #include "findings/families.h"
 
 namespace verbena::check {
@@ -49,12 +52,12 @@ Request enter_send(QueuePair& qp, const ibv_send_wr& wr, StackId posted, const S
   request.ranges = ranges_of(qp.context, wr);
   request.bytes = total(request.ranges);
   check_send_rules(qp, wr, request);
+  unprotect_buffers(request);
   if (inline_data) {
     request.ranges.clear();  // the bytes are taken by the call
   } else {
     note_thread(request, stack);
     take_sum(qp, request);
-    unprotect_buffers(request);
     protect_buffers(qp, request);
   }
   return request;
@@ -175,9 +178,9 @@ int wr_complete(ibv_qp_ex* ex) {
 
 // ---- receive queues ----
 
-// `destination` is the QP, or null for an SRQ.
+// `qp` is null for an SRQ. Takes what it needs of `shadows`, and gives the others back.
 Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* pd, const QueuePair* qp,
-                       const ibv_recv_wr* list, const Stack& stack) {
+                       const ibv_recv_wr* list, std::vector<Shadow*>& shadows, const Stack& stack) {
   const StackId posted = keep_stack(stack);
   const uint64_t before = last_serial();
   unsigned count = 0;
@@ -192,6 +195,10 @@ Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* p
     note_thread(request, stack);
     unprotect_buffers(request);
     fill_pattern(owner.context, request);
+    if (count < shadows.size() && shadows[count] != nullptr) {
+      if (!protect_receive(*qp, request)) give_back(std::exchange(shadows[count], nullptr));
+      request.shadow = shadows[count];
+    }
     queue.requests.push_back(std::move(request));
   }
   return {before, count};
@@ -200,7 +207,10 @@ Entered enter_receives(ReceiveQueue& queue, const Object& owner, const Object* p
 uint64_t take_back_receives(ReceiveQueue& queue, const ibv_recv_wr* list, const ibv_recv_wr* bad,
                             const Entered& entered) {
   uint64_t taken_back = 0;
-  take_back(queue.requests, entered, count_before(list, bad, entered), [&](const Request&) { ++taken_back; });
+  take_back(queue.requests, entered, count_before(list, bad, entered), [&](const Request& request) {
+    give_back(request.shadow);
+    ++taken_back;
+  });
   return taken_back;
 }
 
@@ -208,11 +218,14 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const Stack stack = capture_stack();
   learn_stack();
   if (!is_usable(ibv, "ibv_post_recv", stack)) return *bad_wr = wr, EINVAL;
+  std::vector<Shadow*> shadows = take_shadows(ibv->pd, wr);
   Entered entered;
   {
     const Locked locked;
-    if (auto* const qp = find<QueuePair>(ibv); qp != nullptr) {
-      entered = enter_receives(qp->receives, *qp, qp->pd, qp, wr, stack);
+    if (auto* const qp = find<QueuePair>(ibv); qp == nullptr) {
+      for (Shadow*& each : shadows) give_back(std::exchange(each, nullptr));
+    } else {
+      entered = enter_receives(qp->receives, *qp, qp->pd, qp, wr, shadows, stack);
       qp->receives_posted += entered.count;
       if (qp->recv_cq != nullptr) {
         qp->recv_cq->expected += static_cast<int64_t>(entered.count);
@@ -220,8 +233,10 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
       }
     }
   }
-  const int error = below().post_recv(ibv, wr, bad_wr);
+  ShadowedList shadowed(wr, shadows);
+  const int error = below().post_recv(ibv, shadowed.first(), bad_wr);
   if (error == 0) return 0;
+  *bad_wr = shadowed.original(*bad_wr);
   const Locked locked;
   auto* const qp = find<QueuePair>(ibv);
   if (qp == nullptr) return error;
@@ -240,7 +255,8 @@ int post_srq_recv(ibv_srq* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   {
     const Locked locked;
     if (auto* const srq = find<SharedQueue>(ibv); srq != nullptr) {
-      entered = enter_receives(srq->receives, *srq, srq->pd, nullptr, wr, stack);
+      std::vector<Shadow*> none;
+      entered = enter_receives(srq->receives, *srq, srq->pd, nullptr, wr, none, stack);
     }
   }
   const int error = below().post_srq_recv(ibv, wr, bad_wr);

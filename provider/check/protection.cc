@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +28,15 @@ struct Guarded {
   uint64_t wr_id;
   StackId posted;
   const QueuePair* qp;
+  bool is_receive;
 };
+
+// What peers may do with memory whose pages this process may not use.
+constexpr int kRemoteWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+constexpr int kRemoteAccess = kRemoteWrites | IBV_ACCESS_REMOTE_READ;
+
+uintptr_t first_page(const Range& range) { return (range.memory + kPageSize - 1) / kPageSize * kPageSize; }
+uintptr_t end_of_pages(const Range& range) { return (range.memory + range.length) / kPageSize * kPageSize; }
 
 std::vector<Guarded>& guarded() {
   static auto* const all = new std::vector<Guarded>;
@@ -120,27 +129,44 @@ bool is_late_fault(uintptr_t address) {
   return std::exchange(last, now) != now;
 }
 
+void report_access(const Guarded& guarded, uintptr_t address, bool is_write, StackId here) {
+  const bool is_read = guarded.is_receive && !is_write;
+  report(!guarded.is_receive ? rule("send-buffer-written")
+         : is_read           ? rule("receive-buffer-read")
+                             : rule("receive-buffer-written"),
+         text("%s: 0x%zx, of a %s with wr_id 0x%llx", guarded.qp->name.c_str(), static_cast<size_t>(address),
+              guarded.is_receive ? "receive" : "request", static_cast<unsigned long long>(guarded.wr_id)),
+         {{is_read ? "read here" : "written here", here}, {"posted here", guarded.posted}});
+}
+
 // True: it was one of the guarded pages, which is writable now, or may have been.
-bool take_fault(uintptr_t address) {
+bool take_fault(uintptr_t address, bool is_write) {
   const Stack stack = interrupted_stack();
   const Locked locked;
   const auto found = std::find_if(guarded().begin(), guarded().end(), [&](const Guarded& each) {
     return each.begin <= address && address < each.end;
   });
   if (found == guarded().end()) return is_late_fault(address);
-  report(rule("send-buffer-written"),
-         text("%s: 0x%zx, of a request with wr_id 0x%llx", found->qp->name.c_str(),
-              static_cast<size_t>(address), static_cast<unsigned long long>(found->wr_id)),
-         {{"written here", keep_stack(stack)}, {"posted here", found->posted}});
+  report_access(*found, address, is_write, keep_stack(stack));
   const uintptr_t page = address / kPageSize * kPageSize;
   release([&](const Guarded& each) { return each.begin <= page && page < each.end; });
   return true;
 }
 
+// Of a fault: did the instruction write? Elsewhere it is not known, and taken for a read.
+bool has_written([[maybe_unused]] const void* context) {
+#ifdef __x86_64__
+  constexpr greg_t kWrite = 2;  // of the error code (arch/x86/include/asm/trap_pf.h, X86_PF_WRITE)
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
+#else
+  return false;
+#endif
+}
+
 void handle_fault(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  const bool is_known =
-      !is_inside() && info->si_code == SEGV_ACCERR && take_fault(reinterpret_cast<uintptr_t>(info->si_addr));
+  const bool is_known = !is_inside() && info->si_code == SEGV_ACCERR &&
+                        take_fault(reinterpret_cast<uintptr_t>(info->si_addr), has_written(context));
   errno = error;
   if (is_known) return;
   if ((other_handler.sa_flags & SA_SIGINFO) != 0) return other_handler.sa_sigaction(signal, info, context);
@@ -166,21 +192,46 @@ void install_handler() {
 void protect_buffers(const QueuePair& qp, const Request& request) {
   if (!is_enabled(rule("send-buffer-written")) || request.accused || !reads_memory(request.opcode)) return;
   for (const Range& range : request.ranges) {
-    const uintptr_t begin = (range.memory + kPageSize - 1) / kPageSize * kPageSize;
-    const uintptr_t end = (range.memory + range.length) / kPageSize * kPageSize;
-    if (range.memory == 0 || begin >= end || peers_may_write(qp.context, range.lkey) ||
+    const uintptr_t begin = first_page(range), end = end_of_pages(range);
+    if (range.memory == 0 || begin >= end || is_exposed(begin, end, kRemoteWrites) ||
         is_on_stack(begin, end - begin) || may_be_written(begin, end) || !is_writable(begin, end))
       continue;
     install_handler();
     if (set_protection(begin, end, PROT_READ))
-      guarded().push_back({begin, end, request.serial, request.wr_id, request.posted, &qp});
+      guarded().push_back({begin, end, request.serial, request.wr_id, request.posted, &qp, false});
   }
 }
 
+bool protect_receive(const QueuePair& qp, const Request& receive) {
+  if (receive.accused) return false;
+  for (const Range& range : receive.ranges) {
+    const uintptr_t end = range.memory + range.length;
+    if (range.memory == 0 || is_exposed(range.memory, end, kRemoteAccess | IBV_ACCESS_ON_DEMAND) ||
+        is_on_stack(range.memory, range.length) || find_use_of(range.memory, end) != nullptr ||
+        (first_page(range) < end_of_pages(range) && !is_writable(first_page(range), end_of_pages(range))))
+      return false;
+  }
+  install_handler();
+  bool any = false;
+  for (const Range& range : receive.ranges) {
+    const uintptr_t begin = first_page(range), end = end_of_pages(range);
+    if (begin >= end || !set_protection(begin, end, PROT_NONE)) continue;
+    guarded().push_back({begin, end, receive.serial, receive.wr_id, receive.posted, &qp, true});
+    any = true;
+  }
+  return any;
+}
+
 void unprotect_buffers(const Request& request) {
-  if (guarded().empty() || !writes_memory(request.opcode)) return;
-  for (const Range& range : request.ranges)
-    if (range.memory != 0) unprotect_memory(range.memory, range.memory + range.length);
+  if (guarded().empty()) return;
+  const bool writes = writes_memory(request.opcode);
+  for (const Range& range : request.ranges) {
+    if (range.memory == 0) continue;
+    const uintptr_t end = range.memory + range.length;
+    release([&](const Guarded& each) {
+      return (writes || each.is_receive) && each.begin < end && range.memory < each.end;
+    });
+  }
 }
 
 void unprotect_memory(uintptr_t begin, uintptr_t end) {

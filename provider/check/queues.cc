@@ -9,6 +9,7 @@
 #include "check/operations.h"
 #include "check/outstanding.h"
 #include "check/protection.h"
+#include "check/shadows.h"
 #include "check/watch.h"
 #include "findings/families.h"
 
@@ -320,6 +321,10 @@ void forget_requests(QueuePair& qp) {
     for (const Request& request : qp.sends) qp.send_cq->expected -= request.signaled ? 1 : 0;
   if (qp.recv_cq != nullptr) qp.recv_cq->expected -= static_cast<int64_t>(qp.receives.requests.size());
   for (const Request& request : qp.sends) end_protection(request.serial);
+  for (const Request& request : qp.receives.requests) {
+    end_protection(request.serial);
+    give_back(request.shadow);
+  }
   qp.sends.clear();
   qp.receives.requests.clear();
 }

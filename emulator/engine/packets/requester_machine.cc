@@ -305,6 +305,7 @@ void RequesterMachine::go_back() {
 void RequesterMachine::lose(int64_t now) {
   if (retries_left_ == 0) return fail(Failure::kRetryExceeded);
   --retries_left_;
+  host_.retried();
   window_.lost(now);
   go_back();
   probe_at_ = probe_time(now);
@@ -375,6 +376,7 @@ void RequesterMachine::on_nak(const roce::Packet& packet, int64_t now) {
   }
   switch (roce::kind_of(syndrome)) {
     case roce::SyndromeKind::kRnrNak:
+      host_.got_rnr_nak();
       if (options_.rnr_retry != 7 && rnr_tries_ >= options_.rnr_retry)
         return fail(Failure::kRnrRetryExceeded);
       ++rnr_tries_;

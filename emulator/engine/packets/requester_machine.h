@@ -53,6 +53,9 @@ class RequesterHost {
   // In the order of the requests, each once. After failed() the machine sends nothing more and forgets all.
   virtual void completed(uint64_t number) = 0;
   virtual void failed(uint64_t number, Failure failure) = 0;
+  // To be counted: an RNR NAK has come; packets are sent again after a timeout or a NAK, which is a retry.
+  virtual void got_rnr_nak() {}
+  virtual void retried() {}
 
  protected:
   ~RequesterHost() = default;

@@ -201,7 +201,7 @@ SendResult RocePath::send(Qp& qp, const SendOperation& operation, SendRequest& r
     if (held_until_ == kEndOfTime) owner_.note_timer(held_until_ = now_ns() + kLongestHold);
     return {SendOutcome::kSent};
   }
-  send_packets(now_ns());
+  send_packets(now_ns(), is_reporting_);  // reports come from the receiving thread
   if (is_alone && has_failed_ && failed_number_ == request.number) {
     has_failed_ = false;
     return {SendOutcome::kFailed, error_};
@@ -223,10 +223,10 @@ bool RocePath::may_hold(const SendRequest& request) {
          requester_.requests_unsent() < kTogether && requester_.in_flight() >= kBusy;
 }
 
-void RocePath::send_packets(int64_t now) {
+void RocePath::send_packets(int64_t now, bool receives) {
   is_full_ = false;
   held_until_ = kEndOfTime;
-  if (const BorrowedTrain train(sender_); train) return send_trains(*train, now);
+  if (const BorrowedTrain train(sender_); train) return send_trains(*train, now, receives);
   packets::OwnedOutgoingPacket out;
   for (;;) {
     const auto before = requester_.position();
@@ -239,15 +239,15 @@ void RocePath::send_packets(int64_t now) {
   }
 }
 
-void RocePath::send_trains(PacketTrain& train, int64_t now) {
+void RocePath::send_trains(PacketTrain& train, int64_t now, bool receives) {
   train_ = &train;
   filled_at_ = now;
-  fill_and_send(train, now);
+  fill_and_send(train, now, receives);
   train_ = nullptr;
   ahead_ = {};
 }
 
-void RocePath::fill_and_send(PacketTrain& train, int64_t now) {
+void RocePath::fill_and_send(PacketTrain& train, int64_t now, bool receives) {
   packets::RequesterMachine::Position before[PacketTrain::kMost];
   for (bool more = true; more;) {
     train.clear();
@@ -257,13 +257,24 @@ void RocePath::fill_and_send(PacketTrain& train, int64_t now) {
       more = requester_.next_packet(now, &train.next());
       if (more) train.add();
     }
-    if (train.size() == 0 || !ports_up(qp_.requester)) continue;
+    const size_t requests = train.size();
+    if (requests == 0 || !ports_up(qp_.requester)) continue;
+    if (!more) add_acknowledgement(train, receives);
     const size_t sent = sender_.send(peer_.address, fields_, train, socket_);
-    if (sent == train.size() || !is_acknowledged(qp_.type)) continue;
+    if (sent >= requests || !is_acknowledged(qp_.type)) continue;
     requester_.take_back(before[sent]);
     is_full_ = true;
     return;
   }
+}
+
+// A reply and the acknowledgement of what it replies to are one datagram for the kernel, where it may divide.
+void RocePath::add_acknowledgement(PacketTrain& train, bool receives) {
+  if (!is_waiting_.load(std::memory_order_relaxed) || train.is_full()) return;
+  std::unique_lock<std::timed_mutex> lock;
+  if (!receives) lock = owner_.try_receiving();
+  if ((receives || lock.owns_lock()) && responder_.may_wait() && responder_.next_packet(&train.next()))
+    train.add();
 }
 
 // Tells the requester what has become of its requests. It may post further ones meanwhile.
@@ -291,6 +302,10 @@ void RocePath::failed(uint64_t number, Failure failure) {
   failed_number_ = number;
   error_ = failure_error(failure, local_error_);
 }
+
+void RocePath::got_rnr_nak() { qp_.shared->rnr_naks.fetch_add(1, std::memory_order_relaxed); }
+
+void RocePath::retried() { qp_.shared->retries.fetch_add(1, std::memory_order_relaxed); }
 
 // Moves bytes between `here` and [offset, ...) of the memory of a request.
 VendorError RocePath::move(uint64_t number, uint32_t offset, std::span<const iovec> here, bool to_program) {
@@ -376,7 +391,7 @@ void RocePath::take_response(const roce::Packet& packet, int64_t now) {
 int64_t RocePath::send_requests(int64_t now) {
   std::lock_guard lock(qp_.send_lock);
   if (!is_in_use()) return kEndOfTime;
-  send_packets(now);
+  send_packets(now, true);
   report();
   return next_timer(now);
 }
@@ -396,8 +411,15 @@ void RocePath::take_mark(int64_t now) {
   if (host_.is_ready()) responder_.on_mark(now);
 }
 
+bool RocePath::let_wait() {
+  const bool may_wait = responder_.may_wait();
+  is_waiting_.store(may_wait, std::memory_order_relaxed);
+  return may_wait;
+}
+
 // What the network does not take is lost: the peer asks again.
 bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse) {
+  is_waiting_.store(false, std::memory_order_relaxed);
   const auto is_wanted = [&](const roce::Packet& packet) {
     return !is_sequence_nak(packet) || may_refuse(peer_.address);
   };
@@ -442,7 +464,7 @@ int64_t RocePath::on_timer(int64_t now) {
   }
   if (next_timer(now) <= now || is_full_) {
     requester_.on_timer(now);
-    send_packets(now);
+    send_packets(now, true);
     report();
   }
   return std::min(next_timer(now), kEndOfTime - 1);

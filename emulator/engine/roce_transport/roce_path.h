@@ -9,9 +9,11 @@
 // (roce_progress.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "engine/objects/transport.h"
@@ -36,6 +38,8 @@ class RocePathOwner {
   // A watched path wants on_timer() then, ns. A thread that polls sees to it; the service thread may come
   // later.
   virtual void note_timer(int64_t at) = 0;
+  // The lock of the receiving thread, if no thread has it.
+  virtual std::unique_lock<std::timed_mutex> try_receiving() = 0;
 
  protected:
   ~RocePathOwner() = default;
@@ -75,8 +79,8 @@ class RocePath final : public Transport,
   // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for
   // a packet out of order be sent now?
   bool send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse);
-  // Is nothing due but an acknowledgement?
-  bool may_wait() const { return responder_.may_wait(); }
+  // If nothing is due but an acknowledgement: it goes with the next request, or by send_answers().
+  bool let_wait();
   bool awaits_answers = false, awaits_requests = false;  // on the receiver's lists
 
   // Sends again what is due. Returns when to call again, ns; kEndOfTime: nothing is in flight. The path is
@@ -90,13 +94,17 @@ class RocePath final : public Transport,
   bool atomic_result(uint64_t number, uint64_t before) override;
   void completed(uint64_t number) override { completed_below_ = number + 1; }
   void failed(uint64_t number, packets::Failure failure) override;
+  void got_rnr_nak() override;
+  void retried() override;
 
   bool is_in_use() const;
   void begin();
   bool may_hold(const SendRequest& request);
-  void send_packets(int64_t now);
-  void send_trains(PacketTrain& train, int64_t now);
-  void fill_and_send(PacketTrain& train, int64_t now);
+  // `receives`: the caller is the receiving thread.
+  void send_packets(int64_t now, bool receives);
+  void send_trains(PacketTrain& train, int64_t now, bool receives);
+  void fill_and_send(PacketTrain& train, int64_t now, bool receives);
+  void add_acknowledgement(PacketTrain& train, bool receives);
   void report();
   int64_t next_timer(int64_t now) const;
   SendRequest& request(uint64_t number) const;
@@ -138,6 +146,7 @@ class RocePath final : public Transport,
   // ---- the receiving thread ----
   PacketResponder host_;
   packets::ResponderMachine responder_;
+  std::atomic<bool> is_waiting_{false};  // let_wait(); a hint for other threads
 };
 
 }  // namespace verbena

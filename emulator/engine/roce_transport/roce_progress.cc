@@ -25,6 +25,8 @@ namespace {
 constexpr int kMostPackets = 64;       // received from one socket in one round
 constexpr int kPacketsPerAnswer = 32;  // then requests and acknowledgements that are due are sent
 constexpr int kFewPackets = 2;         // that are acknowledged a moment later
+// A program may poll another queue before that which has the request.
+constexpr int kPollsBeforeAnswer = 2;
 constexpr int64_t kShortestRoceTick = 20'000, kLongestRoceTick = 10'000'000;
 // As in remote/progress.cc.
 constexpr uint32_t kPollsInVain = 128;
@@ -206,9 +208,10 @@ void RoceProgress::send_at_end(Round& round, bool from_poll) {
 }
 
 // The program is about to see what has come, and may reply at once: a system call for the acknowledgement
-// would come before that. It goes with the next poll, as what comes in between does.
+// would come before that. It goes with the reply, or a few polls later.
 bool RoceProgress::may_wait(const Round& round, bool from_poll) {
-  if (!from_poll || answering_ != 0 || round.packets > kFewPackets) return false;
+  polls_before_answer_ = from_poll && answering_ != 0 ? polls_before_answer_ + 1 : 0;
+  if (!from_poll || polls_before_answer_ > kPollsBeforeAnswer || round.packets > kFewPackets) return false;
   answering_ = receiver_.acknowledging();
   return answering_ != 0;
 }

@@ -64,6 +64,9 @@ class RoceProgress final : public RocePathOwner {
   // RocePathOwner
   void watch(const std::shared_ptr<RocePath>& path) override;
   void note_timer(int64_t at) override;
+  std::unique_lock<std::timed_mutex> try_receiving() override {
+    return std::unique_lock(mutex_, std::try_to_lock);
+  }
 
  private:
   struct Round;
@@ -118,7 +121,8 @@ class RoceProgress final : public RocePathOwner {
   RoceGroups groups_{process_};
   PacketForwarder forwarder_{process_};
   ReadingLease lease_;
-  size_t answering_ = 0;  // paths that have more answers to send
+  size_t answering_ = 0;         // paths that have more answers to send
+  int polls_before_answer_ = 0;  // polls while they wait
   std::vector<std::shared_ptr<RocePath>> watched_;
   packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;

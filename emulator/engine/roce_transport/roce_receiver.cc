@@ -111,7 +111,7 @@ void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire
 }
 
 size_t RoceReceiver::acknowledging() const {
-  const auto may_wait = [](const std::shared_ptr<RocePath>& path) { return path->may_wait(); };
+  const auto may_wait = [](const std::shared_ptr<RocePath>& path) { return path->let_wait(); };
   return std::all_of(answering_.begin(), answering_.end(), may_wait) ? answering_.size() : 0;
 }
 

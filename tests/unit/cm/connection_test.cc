@@ -423,6 +423,19 @@ TEST_P(Endings, AreHeardWhenThePassiveSideDies) {
   expect(a, GetParam().by_a_death);
 }
 
+// Nothing is freed: the process exits, and tells its peers before.
+TEST_P(Endings, AreHeardWhenTheActiveSideExits) {
+  a.table.notify_of_end();
+  carry();
+  expect(b, GetParam().by_b);
+}
+
+TEST_P(Endings, AreHeardWhenThePassiveSideExits) {
+  b.table.notify_of_end();
+  carry();
+  expect(a, GetParam().by_a);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, Endings, ::testing::ValuesIn(kEndings),
                          [](const auto& entry) { return std::string(entry.param.name); });
 

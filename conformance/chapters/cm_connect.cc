@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // rdma_cm: what rdma_connect asks for, and what of it arrives.
+#include "suite/family.h"
 #include "support/cm.h"
 
 namespace conformance {
@@ -271,6 +272,7 @@ CONFORMANCE_TEST(cm_connect, DatagramServiceIsLookedUp, "rdma_get_cm_event.ud-da
 CONFORMANCE_TEST(cm_connect, QpThatCannotConnectIsAnError, "rdma_get_cm_event.conn-error",
                  "rdma_get_cm_event.status-error") {
   only_infiniband();
+  need_family("family.init-err");
   ask();
   far().make_qp();
   ibv_qp_attr attr = {};

@@ -10,7 +10,9 @@
 #include "chapters/mw_fixture.h"
 #include "chapters/wr_fixture.h"
 #include "support/cm.h"
+#include "support/objects.h"
 #include "support/pair.h"
+#include "support/transitions.h"
 
 namespace conformance {
 namespace {
@@ -20,6 +22,22 @@ constexpr Traits first = Traits().alone();
 void must(bool holds, const std::string& what, Where where = Where::current()) {
   if (!holds) throw Deviation{what, where};
 }
+
+// Tests that need a QP in ERR, and no peer, take it there from INIT.
+namespace states {
+using Fixture = DeviceTest;
+
+CONFORMANCE_TEST_AS(first, family, FromInitToError, "family.init-err") {
+  if (context()->device->transport_type == IBV_TRANSPORT_IWARP)
+    throw NotTested{"iWARP: the transitions are those of the InfiniBand specification"};
+  const Pd pd = make_pd(device());
+  const Cq cq = make_cq(device());
+  const Qp qp = make_qp(pd, cq);
+  bring_to(qp, IBV_QPS_ERR, attributes_for(device(), {}));
+  EXPECT_EQ(state_of(qp), IBV_QPS_ERR);
+}
+
+}  // namespace states
 
 // A message from the near end to the far one.
 class MessageTest : public PairTest {

@@ -19,6 +19,7 @@ constexpr std::string_view uc[] = {"UC"}, ud[] = {"UD"}, xrc[] = {"XRC", "XRC_SE
                            cm_tcp[] = {"cm-tcp", "rsocket"}, cm_udp[] = {"cm-udp"};
 
 constexpr Family table[] = {
+    {"INIT to ERR", "family.init-err", {}},  // need_family()
     {"UC", "family.uc", uc},
     {"UD", "family.ud", ud},
     {"SRQs", "family.srq", srq},

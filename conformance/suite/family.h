@@ -18,9 +18,10 @@
 namespace conformance {
 
 struct Family {
-  std::string_view name;                    // for a reader
-  std::string_view clause;                  // does it work at all?
-  std::span<const std::string_view> words;  // of a clause's `applies`: it needs the family
+  std::string_view name;    // for a reader
+  std::string_view clause;  // does it work at all?
+  // Of a clause's `applies`: it needs the family. None: tests ask for it themselves, by need_family().
+  std::span<const std::string_view> words;
 };
 
 // A family that others need stands before them.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "suite/family.h"
 #include "support/objects.h"
 
 namespace conformance {
@@ -191,6 +192,7 @@ void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where w
   const bool connects = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
   if (connects && qp->context->device->transport_type == IBV_TRANSPORT_IWARP)
     throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
+  if (state == IBV_QPS_ERR) need_family("family.init-err");
   for (const ibv_qp_state to : way_to(state)) {
     ibv_qp_attr attr = values;
     attr.qp_state = to;

@@ -47,8 +47,8 @@ ibv_qp_attr attributes_for(const Device& device, const Path& path);
 // Does the device refuse RTS to SQD with `error`? Then it has no SQD, as some have none: throws NotClaimed.
 void expect_sqd(int error);
 
-// Takes the QP from RESET through the states before `state` to it. Throws Deviation where one is refused; of
-// SQD NotClaimed.
+// Takes the QP from RESET through the states before `state` to it, to ERR from INIT. Throws Deviation where
+// one is refused; of SQD NotClaimed; NotTested if the run has found that nothing goes from INIT to ERR.
 void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where where = Where::current());
 
 // The state that ibv_query_qp reports. Throws Deviation.

@@ -86,6 +86,8 @@ TEST_F(RecordingTest, KeepsItsRingWhenThereIsNoSpaceForALargerOne) {
   EXPECT_TRUE(is_written());
   EXPECT_FALSE(std::filesystem::exists(path() + record::kFreshRing));
   remove(large);
+  follow();
+  EXPECT_TRUE(is_written());
   add({kRecordPackets, RecordWish::kWhole, 4});  // another instrument: it is tried again
   follow();
   EXPECT_EQ(size(), 4 * kMiB);

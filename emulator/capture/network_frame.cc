@@ -20,30 +20,32 @@ bool is_ipv4(const Gid& gid) {
   return std::memcmp(gid.data(), kMapped, sizeof kMapped) == 0;
 }
 
+// Fills `bytes` from the beginning, and no more than they are.
 class Writer {
  public:
-  explicit Writer(size_t size) { bytes_.reserve(size); }
-  void byte(unsigned value) { bytes_.push_back(static_cast<uint8_t>(value)); }
+  explicit Writer(std::span<uint8_t> bytes) : bytes_(bytes) {}
+  void byte(unsigned value) { bytes_[size_++] = static_cast<uint8_t>(value); }
   void word(unsigned value) { byte(value >> 8), byte(value); }
   template <typename Bytes>
   void all(const Bytes& bytes) {
-    bytes_.insert(bytes_.end(), std::begin(bytes), std::end(bytes));
+    std::copy(std::begin(bytes), std::end(bytes), more(std::size(bytes)).begin());
   }
   std::span<uint8_t> more(size_t size) {
-    bytes_.resize(bytes_.size() + size);
-    return std::span(bytes_).last(size);
+    size_ += size;
+    return bytes_.subspan(size_ - size, size);
   }
-  std::span<uint8_t> from(size_t at) { return std::span(bytes_).subspan(at); }
-  size_t size() const { return bytes_.size(); }
-  std::vector<uint8_t> take() { return std::move(bytes_); }
+  std::span<uint8_t> from(size_t at) { return bytes_.subspan(at, size_ - at); }
+  size_t size() const { return size_; }
 
  private:
-  std::vector<uint8_t> bytes_;
+  std::span<uint8_t> bytes_;
+  size_t size_ = 0;
 };
 
 uint32_t sum_words(std::span<const uint8_t> bytes, uint32_t sum) {
-  for (size_t i = 0; i < bytes.size(); ++i) sum += i % 2 == 0 ? bytes[i] << 8u : bytes[i];
-  return sum;
+  size_t i = 0;
+  for (; i + 1 < bytes.size(); i += 2) sum += uint32_t{bytes[i]} << 8 | bytes[i + 1];
+  return i < bytes.size() ? sum + (uint32_t{bytes[i]} << 8) : sum;
 }
 
 // RFC 1071.
@@ -91,6 +93,15 @@ uint32_t find_icrc(bool is_v4, const PacketRoute& route, uint16_t port, std::spa
   return roce::icrc(flow, packet);
 }
 
+bool is_link_local(const Gid& gid) { return gid[0] == 0xfe && gid[1] == 0x80; }
+
+// From the GUID, as in the EUI-64 of a link-local address; of others a local one.
+HardwareAddress address_in(const Gid& gid) {
+  if (is_link_local(gid) && gid[11] == 0xff && gid[12] == 0xfe)
+    return {static_cast<uint8_t>(gid[8] ^ 2), gid[9], gid[10], gid[13], gid[14], gid[15]};
+  return {0x02, 0x00, gid[12], gid[13], gid[14], gid[15]};
+}
+
 }  // namespace
 
 uint16_t source_port(uint32_t flow_label, uint32_t source_qpn, uint32_t target_qpn) noexcept {
@@ -109,26 +120,34 @@ HardwareAddress hardware_address(const Gid& gid, const DeviceTable& devices) noe
   if (v4 && gid[12] >> 4 == 0xe)
     return {0x01, 0x00, 0x5e, static_cast<uint8_t>(gid[13] & 0x7f), gid[14], gid[15]};
   if (gid[0] == 0xff) return {0x33, 0x33, gid[12], gid[13], gid[14], gid[15]};
-  if (gid[0] == 0xfe && gid[1] == 0x80 && gid[11] == 0xff && gid[12] == 0xfe)
-    return {static_cast<uint8_t>(gid[8] ^ 2), gid[9], gid[10], gid[13], gid[14], gid[15]};
+  if (is_link_local(gid)) return address_in(gid);
   for (uint32_t d = 0; d < std::min(devices.count, kMaxDevices); ++d)
     for (uint32_t port = 1; port <= devices.devices[d].count_ports(); ++port) {
       const PortDescription& described = devices.devices[d].port(port);
       for (uint32_t i = 1; i < std::min(described.gid_count, kMaxGids); ++i)
         if (described.gids[i].raw == gid && described.gids[0].raw[0] == 0xfe)
-          return hardware_address(described.gids[0].raw, {});
+          return address_in(described.gids[0].raw);
     }
-  return {0x02, 0x00, gid[12], gid[13], gid[14], gid[15]};
+  return address_in(gid);
 }
 
-std::vector<uint8_t> make_frame(const PacketRoute& route, uint16_t port, const roce::Packet& packet,
-                                const DeviceTable& devices) {
+const HardwareAddress& FrameWriter::address_of(const Gid& gid) {
+  for (const Known& known : known_)
+    if (known.is_set && known.gid == gid) return known.address;
+  Known& known = known_[next_++ % known_.size()];
+  known = {gid, hardware_address(gid, devices_), true};
+  return known.address;
+}
+
+std::span<const uint8_t> FrameWriter::make(const PacketRoute& route, uint16_t port,
+                                          const roce::Packet& packet) {
   const size_t size = roce::packet_size(packet);
   const size_t udp_length = kUdpHeader + size + roce::kIcrcSize;
-  Writer out(14 + 40 + udp_length);
-  out.all(hardware_address(route.destination, devices));
-  out.all(hardware_address(route.source, devices));
   const bool is_v4 = is_ipv4(route.source) && is_ipv4(route.destination);
+  frame_.resize(14 + (is_v4 ? 20 : 40) + udp_length);
+  Writer out(frame_);
+  out.all(address_of(route.destination));
+  out.all(address_of(route.source));
   out.word(is_v4 ? kIpv4Type : kIpv6Type);
   is_v4 ? write_ipv4(out, route, udp_length) : write_ipv6(out, route, udp_length);
   const size_t udp = out.size();
@@ -144,7 +163,7 @@ std::vector<uint8_t> make_frame(const PacketRoute& route, uint16_t port, const r
     const uint16_t sum = checksum(sum_words(out.from(udp), pseudo));
     put_word(out.from(udp), 6, sum == 0 ? 0xffff : sum);
   }
-  return out.take();
+  return frame_;
 }
 
 }  // namespace verbena::capture

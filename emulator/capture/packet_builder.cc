@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include "capture/network_frame.h"
+#include "emulator.h"
 #include "engine/rules/psn.h"
 #include "engine/rules/route.h"
 #include "roce/mad.h"
@@ -42,8 +42,11 @@ bool is_atomic(uint8_t opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-// SEND and WRITE. ATOMIC WRITE is shown as a WRITE of 8 bytes: analysers do not know its opcode yet.
+bool is_atomic_write(uint8_t opcode) { return opcode == static_cast<unsigned>(kAtomicWrite); }
+
+// SEND, WRITE and ATOMIC WRITE.
 PacketType data_type(uint8_t opcode, bool is_first, bool is_last) {
+  if (is_atomic_write(opcode)) return PacketType::kAtomicWrite;
   const bool send = is_send(opcode), immediate = has_immediate(opcode);
   if (is_first && is_last) {
     if (opcode == IBV_WR_SEND_WITH_INV) return PacketType::kSendOnlyInvalidate;
@@ -66,6 +69,7 @@ bool is_sound(const MessageRecord& record, size_t payload) {
   if (record.mtu < kShortestMtu || record.mtu > kLongestPacket || !std::has_single_bit(record.mtu) ||
       record.offset > record.end || record.end > record.length || record.kept > payload)
     return false;
+  if (is_atomic_write(record.opcode) && record.length > record.mtu) return false;
   if (record.transport == IBV_QPT_UD && (record.length > record.mtu || !is_send(record.opcode))) return false;
   return record.kept ==
          record::for_each_kept(record.offset, record.end, record.mtu, record.snap, [](uint32_t, uint32_t) {});
@@ -110,10 +114,10 @@ void PacketBuilder::take_packet(const record::PacketRecord& record, std::span<co
   if (roce::parse(std::span(datagram).first(record.length + roce::kIcrcSize), &packet) !=
       roce::Parsed::kPacket)
     return;
-  const std::vector<uint8_t> frame = make_frame(record.route, record.port, packet, devices_);
+  const std::span<const uint8_t> frame = frames_.make(record.route, record.port, packet);
   size_t captured = frame.size();
   if (record.kept < record.length) captured -= record.length - record.kept + roce::kIcrcSize;
-  sink_({record.head.time, std::span(frame).first(std::min<size_t>(captured, snap_)),
+  sink_({record.head.time, frame.first(std::min<size_t>(captured, snap_)),
          static_cast<uint32_t>(frame.size()), record.route, packet});
 }
 
@@ -132,7 +136,7 @@ void PacketBuilder::take_message(uint32_t ring, const MessageRecord& record,
   switch (record.reply) {
     case Reply::kMore:
     case Reply::kAcknowledged:
-      if (is_read || atomic)
+      if (is_read || atomic || is_atomic_write(record.opcode))
         send_response(message);
       else if (record.reply == Reply::kAcknowledged)
         reply(message, message.psn_of_packet(message.last_packet()), roce::ack_syndrome());
@@ -246,6 +250,9 @@ void PacketBuilder::send_response(const Message& message) {
       std::memcpy(&packet.atomic_ack.before, message.payload.data(), sizeof packet.atomic_ack.before);
     return emit(message, packet, 0, true);
   }
+  // rxe_resp.c of Linux 6.2: as a READ of no bytes.
+  if (is_atomic_write(record.opcode))
+    return emit(message, begin(message, PacketType::kReadResponseOnly, record.psn, true), 0, true);
   const uint32_t last = message.last_packet();
   for_each_packet(message, [&](uint32_t number, std::span<const uint8_t> payload, size_t kept) {
     roce::Packet packet =
@@ -266,12 +273,12 @@ void PacketBuilder::emit(const Message& message, const roce::Packet& packet, siz
   const MessageRecord& record = message.record;
   const PacketRoute route = is_reply ? reversed(record.route) : record.route;
   const uint32_t source = is_reply ? record.target_qpn : record.source_qpn;
-  const std::vector<uint8_t> frame =
-      make_frame(route, source_port(route.flow_label, source, packet.bth.destination_qpn), packet, devices_);
+  const std::span<const uint8_t> frame =
+      frames_.make(route, source_port(route.flow_label, source, packet.bth.destination_qpn), packet);
   size_t captured = frame.size();
   if (kept < packet.payload.size())
     captured -= roce::kIcrcSize + (-packet.payload.size() & 3) + packet.payload.size() - kept;
-  sink_({record.head.time, std::span(frame).first(std::min<size_t>(captured, snap_)),
+  sink_({record.head.time, frame.first(std::min<size_t>(captured, snap_)),
          static_cast<uint32_t>(frame.size()), route, packet});
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/network_frame.h"
 #include "fabric/device_table.h"
 #include "record/record.h"
 #include "roce/packet.h"
@@ -32,7 +33,7 @@ class PacketBuilder {
 
   // `devices` must live as long. `snap`: most bytes of a frame.
   PacketBuilder(const DeviceTable& devices, uint32_t snap, Sink sink)
-      : devices_(devices), snap_(snap), sink_(std::move(sink)) {}
+      : frames_(devices), snap_(snap), sink_(std::move(sink)) {}
 
   // `ring`: the number of the ring that the record comes from. What is no record of packets is ignored, and
   // so is what cannot be one.
@@ -60,7 +61,7 @@ class PacketBuilder {
   roce::Packet begin(const Message& message, roce::PacketType type, uint32_t psn, bool is_reply) const;
   void emit(const Message& message, const roce::Packet& packet, size_t kept, bool is_reply);
 
-  const DeviceTable& devices_;
+  FrameWriter frames_;
   uint32_t snap_;
   Sink sink_;
   uint64_t incomplete_ = 0;

@@ -75,14 +75,17 @@ int CaptureFile::begin(int file, const CaptureFileOptions& options) {
 }
 
 void CaptureFile::add(uint64_t time, std::span<const uint8_t> packet, uint32_t length) {
-  const size_t block = open_block(kEnhancedPacket);
-  number(0);
-  number(static_cast<uint32_t>(time >> 32));
-  number(static_cast<uint32_t>(time));
-  number(static_cast<uint32_t>(packet.size()));
-  number(length);
-  bytes(packet.data(), packet.size());
-  close_block(block);
+  const auto size = static_cast<uint32_t>(packet.size());
+  const uint32_t padding = -size & 3, whole = 8 * sizeof(uint32_t) + size + padding;
+  const uint32_t head[] = {
+      kEnhancedPacket, whole, 0, static_cast<uint32_t>(time >> 32), static_cast<uint32_t>(time), size,
+      length};
+  const size_t at = out_.size();
+  out_.resize(at + whole);  // with zeros
+  uint8_t* const to = out_.data() + at;
+  std::memcpy(to, head, sizeof head);
+  if (size != 0) std::memcpy(to + sizeof head, packet.data(), size);
+  std::memcpy(to + whole - sizeof whole, &whole, sizeof whole);
 }
 
 int CaptureFile::flush() {

@@ -37,11 +37,12 @@ void Collector::find_rings() {
   for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
     const std::string name = file->path().filename().string();
     struct stat status;
-    if (lstat(file->path().c_str(), &status) != 0) continue;
-    // A process that is recorded again, for another instrument, has made a new ring.
+    if (name.ends_with(kFreshRing) || lstat(file->path().c_str(), &status) != 0) continue;
+    // A process that is recorded again, or for another instrument, has made a new ring. The old one ends.
     if (const auto known = sources_.find(name); known != sources_.end()) {
       if (known->second.reader.file() == status.st_ino) continue;
       read(known->second);  // what is left there
+      if (!known->second.is_over && known->second.reader.has_more()) continue;
       forget(known->second);
       sources_.erase(known);
     }

@@ -105,6 +105,7 @@ int RingWriter::open(const std::string& path, uint64_t size, const RingOwner& ow
     lock_.unlock_for_new_owner(hold);
   else
     lock_.unlock(hold);
+  if (ring) ring.header().is_written.store(0, std::memory_order_release);  // the one before
   return 0;
 }
 

@@ -31,6 +31,8 @@ inline constexpr uint32_t kRingVersion = 2;
 inline constexpr size_t kRingHeaderSize = 4096;
 inline constexpr uint64_t kSmallestRing = 1 << 20, kLargestRing = 1 << 30;
 inline constexpr uint64_t kRingSegments = 64;
+// The end of the name of a ring that is being made. Readers leave it alone.
+inline constexpr char kFreshRing[] = ".new";
 
 struct RingHeader {
   uint32_t magic;
@@ -93,7 +95,7 @@ struct RingOwner {
 class RingWriter {
  public:
   // Makes the file `path`, which must not exist, and writes there from now on. Its memory is reserved now.
-  // errno; then nothing has changed.
+  // The ring before is closed. errno; then nothing has changed.
   int open(const std::string& path, uint64_t size, const RingOwner& owner);
   // Nothing is written any more.
   void close();

@@ -23,13 +23,16 @@ class Recording {
   static void forget();
 
  private:
+  // Into a new ring from now on. If there is no space for it, the ring that there is stays.
   void begin(const NodeMembership& membership, const RecordWish& wish);
+  bool is_outdated(const NodeMembership& membership, const RecordWish& wish) const;
   void detach();
 
   std::mutex mutex_;
   uint64_t entries_ = 0;         // of the instruments, as they were last looked at, in one number
   int64_t look_at_ = INT64_MAX;  // ns: not before, while these stay the same
   uint64_t wish_ = 0;            // what is recorded now
+  uint64_t refused_size_ = 0;    // of a larger ring that there was no space for
   bool is_attached_ = false;
 };
 

@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "emulator.h"
+
 namespace verbena::capture {
 namespace {
 
@@ -111,6 +113,18 @@ TEST_F(PacketBuilderTest, KeepsTheBeginningOfEachPacket) {
     EXPECT_EQ(std::memcmp(seen_[i].payload.data(), &bytes[i * 1024], 100), 0) << i;
     EXPECT_EQ(seen_[i].captured, 54u + 100) << i;
   }
+}
+
+TEST_F(PacketBuilderTest, ShowsAnAtomicWriteAsItself) {
+  const std::vector<uint8_t> bytes = message(8);
+  give(record(static_cast<uint8_t>(kAtomicWrite), 8, 1024, 1024), bytes, 0, 8);
+  ASSERT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(seen_[0].opcode, 0x1d);  // drivers/infiniband/sw/rxe/rxe_opcode.c
+  EXPECT_EQ(seen_[0].payload, bytes);
+  EXPECT_EQ(seen_[0].length, 14u + 20 + 8 + 12 + 16 + 8 + 4);  // Ethernet, IPv4, UDP, BTH, RETH, bytes, ICRC
+  EXPECT_EQ(seen_[1].opcode, 0x10);
+  EXPECT_TRUE(seen_[1].payload.empty());
+  EXPECT_EQ(seen_[1].psn, seen_[0].psn);
 }
 
 TEST_F(PacketBuilderTest, CountsWhatCannotBeMade) {

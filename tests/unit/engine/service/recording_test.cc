@@ -4,6 +4,8 @@
 #include "engine/service/recording.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -62,6 +64,34 @@ TEST_F(RecordingTest, TakesALargerRingWhenOneIsWanted) {
   remove(small);
   follow();
   EXPECT_FALSE(is_written());
+}
+
+// The file system has no space for the larger ring: both instruments go on with the one that there is.
+TEST_F(RecordingTest, KeepsItsRingWhenThereIsNoSpaceForALargerOne) {
+  add({kRecordTimeline, 0, 1});
+  follow();
+  ASSERT_EQ(size(), 1 * kMiB);
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit small = before;
+  small.rlim_cur = 2 * kMiB;
+  auto* const handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const uint32_t large = add({kRecordPackets, RecordWish::kWhole, 4});
+  follow();
+  follow();
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(size(), 1 * kMiB);
+  EXPECT_TRUE(is_written());
+  EXPECT_FALSE(std::filesystem::exists(path() + record::kFreshRing));
+  remove(large);
+  follow();
+  EXPECT_TRUE(is_written());
+  add({kRecordPackets, RecordWish::kWhole, 4});  // another instrument: it is tried again
+  follow();
+  EXPECT_EQ(size(), 4 * kMiB);
+  EXPECT_TRUE(is_written());
 }
 
 // The last instrument removes the rings as it ends; the next one wants the same, and comes at once.

@@ -341,6 +341,9 @@ std::string Objects::bind(const PostSends& step) {
     keys_.windows[how.window] = ibv_inc_rkey(keys_.windows[how.window]);
     wr.bind_mw = {window, keys_.windows[how.window], info};
     error = CALL(ibv_post_send(qp(step.end), &wr, &bad));
+    // No provider does it, and the next bind names the window by it (rdma-core providers/rxe/rxe.c,
+    // wr_bind_mw(); Linux drivers/infiniband/sw/rxe/rxe_mw.c, rxe_bind_mw()).
+    if (error == 0) window->rkey = keys_.windows[how.window];
   }
   return error == 0 ? std::string() : refused_call(text(Step(step)), error);
 }

@@ -77,11 +77,12 @@ def atomic_writes_lost(hosts):
     """Those whose response is lost are asked for again, and must not be carried out twice."""
     expect(shutil.which("nft"), "nft (package nftables) is not installed")
     try:
-        hosts[0].call("nft", "list tables")
-    except Failure as no_tables:
-        raise Skip(f"the kernel has no nf_tables for us: {no_tables}") from None
-    for host in hosts:
-        host.call("nft", LOSS)
+        for host in hosts:
+            host.call("nft", LOSS)
+    except Failure as refused:
+        if any(word in str(refused) for word in ("not supported", "No such file", "not permitted")):
+            raise Skip(f"the kernel drops no packets for us: {refused}") from None
+        raise
     try:
         atomic_writes(hosts, 300)
     finally:

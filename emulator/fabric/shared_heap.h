@@ -5,8 +5,8 @@
 // into a file in memory, which is then mapped MAP_SHARED in their place. The file is an image of the address
 // space: a page's offset is its address.
 //
-// All functions: any thread, one at a time (a mutex of their own), unless it says otherwise. Lists that are kept under the mutex are
-// not in memory of malloc(3) (page_allocator.h).
+// All functions: any thread, one at a time (a mutex of their own), unless it says otherwise. Lists that are
+// kept under the mutex are not in memory of malloc(3) (page_allocator.h).
 #pragma once
 
 #include <sys/types.h>

@@ -5,8 +5,9 @@
 //   seed = 7                        # of the draws; 0 if it is not given
 //   link = "25Gbps,2us"             # as --link
 //   [[fault]]
-//   what = "lose"                   # lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late,
-//   wake qp = 0                          # index of the QP in its process, from 0; hold, late, wake: cq = 0
+//   # lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late, wake
+//   what = "lose"
+//   qp = 0                          # index of the QP in its process, from 0; hold, late, wake: cq = 0
 //   opcode = "RDMA_WRITE"           # SEND, SEND_WITH_IMM, RDMA_READ, ...
 //   nth = 100                       # or every = 10
 //   probability = 0.01

@@ -377,8 +377,8 @@ int64_t RoceProgress::serve() {
   bool more = false;
   if (!look.left_to_program && lock.try_lock()) {
     serving_.store(true, std::memory_order_relaxed);
-    const bool sends_answers =
-        answering_ != 0;  // which a poll has left: no reason to receive instead of polls
+    // Answers that a poll has left are no reason to receive instead of polls.
+    const bool sends_answers = answering_ != 0;
     if (is_active_ && drive(false) && !sends_answers) poll_share_.note_service();
     more = answering_ != 0;
   }

@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -61,29 +64,45 @@ TEST(WriterLock, IsTakenAwayFromItsOwner) {
   }
 }
 
+// Threads that count until they are stopped.
+class CountingThreads {
+ public:
+  explicit CountingThreads(Guarded* guarded) {
+    for (uint64_t& count : counted_)
+      threads_.emplace_back([this, guarded, &count] {
+        uint64_t own = 0;
+        for (; !is_over_.load(std::memory_order_relaxed); ++own)
+          if (!guarded->count()) same_ = false;
+        count = own;
+      });
+  }
+  ~CountingThreads() { stop(); }
+  // How often they have counted.
+  uint64_t stop() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    return std::accumulate(counted_.begin(), counted_.end(), uint64_t{0});
+  }
+  bool same() const { return same_; }  // were the two numbers the same, each time?
+
+ private:
+  std::atomic<bool> is_over_{false}, same_{true};
+  std::array<uint64_t, 3> counted_{};
+  std::vector<std::thread> threads_;
+};
+
 // Many threads, and a new owner again and again; more often than there can be one.
 TEST(WriterLock, IsGivenAwayWhileOthersWantIt) {
   WriterLock::can_be_owned();
   Guarded guarded;
-  std::atomic<bool> is_over{false}, same{true};
-  std::vector<uint64_t> counted(3);
-  std::vector<std::thread> threads;
-  for (uint64_t& count : counted)
-    threads.emplace_back([&] {
-      uint64_t own = 0;
-      for (; !is_over.load(std::memory_order_relaxed); ++own)
-        if (!guarded.count()) same = false;
-      count = own;
-    });
+  CountingThreads others(&guarded);
   for (int i = 0; i < 40; ++i) {
     std::this_thread::sleep_for(milliseconds(2));
     guarded.give_away();
   }
-  is_over = true;
-  for (std::thread& thread : threads) thread.join();
-  uint64_t sum = 0;
-  for (const uint64_t count : counted) sum += count;
-  EXPECT_TRUE(same);
+  const uint64_t sum = others.stop();
+  EXPECT_TRUE(others.same());
   EXPECT_EQ(guarded.one, sum);
   EXPECT_EQ(guarded.other, sum);
 }
@@ -95,25 +114,14 @@ TEST(WriterLock, IsGivenAwayByItsOwner) {
     Guarded guarded;
     guarded.give_away();
     ASSERT_TRUE(guarded.count());  // this thread owns it
-    std::atomic<bool> is_over{false}, same{true};
-    std::vector<uint64_t> counted(3);
-    std::vector<std::thread> threads;
-    for (uint64_t& count : counted)
-      threads.emplace_back([&] {
-        uint64_t own = 0;
-        for (; !is_over.load(std::memory_order_relaxed); ++own)
-          if (!guarded.count()) same = false;
-        count = own;
-      });
+    CountingThreads others(&guarded);
     uint64_t sum = 1;
     for (; sum < 5000; ++sum) {
       if (sum % 300 == 0) guarded.give_away();
-      if (!guarded.count()) same = false;
+      EXPECT_TRUE(guarded.count());
     }
-    is_over = true;
-    for (std::thread& thread : threads) thread.join();
-    for (const uint64_t count : counted) sum += count;
-    EXPECT_TRUE(same);
+    sum += others.stop();
+    EXPECT_TRUE(others.same());
     EXPECT_EQ(guarded.one, sum);
     EXPECT_EQ(guarded.other, sum);
   }

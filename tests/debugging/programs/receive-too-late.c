@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   if (!wrong) NEED(receive_bytes(qp[1], 0, buf + kSize, 64) == 0);
   NEED(send_bytes(qp[0], buf, 32) == 0);
   if (wrong) {
-    usleep(500000); /* the receiver has other work first */
+    usleep(500000); /* other work first: far longer than three RNR timers, on a busy machine too */
     NEED(receive_bytes(qp[1], 0, buf + kSize, 64) == 0);
   }
   NEED(poll_one(cq, &wc, 5000) && poll_one(cq, &wc, 5000));

@@ -29,6 +29,7 @@
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/queue_pair/work_queue.h"
+#include "engine/receive/bounce_memory.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/device_attributes.h"
@@ -165,7 +166,8 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   shared.dest_slot = UINT32_MAX;
   for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
                      &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
-                     &shared.sq_completed, &shared.error_time, &shared.rnr_since, &shared.receive_error_time})
+                     &shared.sq_completed, &shared.error_time, &shared.rnr_since, &shared.receive_error_time,
+                     &shared.bounce_ring_offset, &shared.bounce_ring_written, &shared.bounce_ring_freed})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.pending_flags, &shared.requester_waits,
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
@@ -345,6 +347,7 @@ void free_qp(Qp* qp) {
   Process& process = *qp->process;
   keep_counters(process.directory(), *qp->shared);
   unmake_datagram_parts(*qp);
+  unmake_bounce_ring(*qp);
   process.segment().release(qp->rq_offset, qp->rq_bytes);
   if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);

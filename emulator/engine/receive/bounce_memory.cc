@@ -14,7 +14,7 @@ namespace {
 // Of one process: 64 MiB. The requesters of other queue pairs place their messages by system calls.
 constexpr uint32_t kMostRings = 512;
 
-void give_back(Process& process, std::byte* bytes) {
+void release_ring(Process& process, std::byte* bytes) {
   process.segment().release(static_cast<uint64_t>(bytes - process.view().base()), kBounceRingSize);
   process.bounce_rings.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -36,7 +36,7 @@ void make_bounce_ring(Qp& qp) {
   std::byte* const bytes = process.view().base() + offset;
   std::byte* none = nullptr;
   if (!qp.bounce_ring.compare_exchange_strong(none, bytes, std::memory_order_acq_rel))
-    return give_back(process, bytes);
+    return release_ring(process, bytes);
   qp.shared->bounce_ring_offset.store(offset, std::memory_order_release);
 }
 
@@ -44,7 +44,7 @@ void unmake_bounce_ring(Qp& qp) {
   std::byte* const bytes = qp.bounce_ring.exchange(nullptr, std::memory_order_acq_rel);
   if (bytes == nullptr) return;
   qp.shared->bounce_ring_offset.store(0, std::memory_order_release);
-  give_back(*qp.process, bytes);
+  release_ring(*qp.process, bytes);
 }
 
 BouncedMessage find_bounced(const Qp& qp, const std::byte* slot, uint32_t length) {

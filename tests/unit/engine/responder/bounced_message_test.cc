@@ -33,7 +33,7 @@ struct Numbers {
 uint8_t byte_of(uint32_t message, uint32_t at) { return static_cast<uint8_t>(17 * message + at + (at >> 8)); }
 
 // A process with a queue pair.
-struct Side {
+struct Endpoint {
   Owned<Context> context = open_device();
   Owned<Pd> pd = make_pd(context.get());
   std::unique_ptr<Region> memory = std::make_unique<Region>(pd.get(), kBytes);
@@ -72,7 +72,7 @@ class Sender {
     }
     return ETIMEDOUT;
   }
-  Side side;
+  Endpoint side;
 
  private:
   const Child& parent_;
@@ -99,7 +99,7 @@ class Bounced : public ::testing::Test {
     });
     ASSERT_EQ(child.answer(), 'q');
     {
-      Side side;
+      Endpoint side;
       numbers_.receiver = qp_number(side.qp.get());
       numbers_.rkey = side.memory->rkey();
       numbers_.address = side.memory->address();
@@ -109,18 +109,18 @@ class Bounced : public ::testing::Test {
       EXPECT_EQ(child.finish(), 0);
     }
   }
-  void meet(const Side& side, const Child& child) const {
+  void meet(const Endpoint& side, const Child& child) const {
     connect(side.qp.get(), numbers_.sender, gid());
     child.command('g');
     ASSERT_EQ(child.answer(), 'r');
     child.command('g');
   }
-  static void post_all(const Side& side) {
+  static void post_all(const Endpoint& side) {
     for (uint32_t i = 0; i < kSlots; ++i)
       ASSERT_EQ(receive(side.qp.get(), {side.memory->sge(i * kLongestBounced, kLongestBounced)}, i), 0);
   }
   // The parent's half of Sender::begin().
-  static void begin(const Side& side, const Child& child) {
+  static void begin(const Endpoint& side, const Child& child) {
     for (;;) {
       ASSERT_EQ(receive(side.qp.get(), {side.memory->sge(0, kLongestBounced)}), 0);
       ASSERT_EQ(child.answer(), 'm');
@@ -135,7 +135,7 @@ class Bounced : public ::testing::Test {
       if (bytes[i] != byte_of(message, i)) return false;
     return true;
   }
-  static uint64_t unpolled(const Side& side) {
+  static uint64_t unpolled(const Endpoint& side) {
     return side.shared().bounce_ring_written.load() - side.shared().bounce_ring_freed.load();
   }
   const GidEntry& gid() const { return node_.directory().devices().devices[0].ports[0].gids[0]; }
@@ -157,7 +157,7 @@ TEST_F(Bounced, EveryLengthArrives) {
         }
         return 0;
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         begin(side, child);
         for (uint32_t i = 0; i < kMessages; ++i) {
           // Scattered to three elements.
@@ -189,7 +189,7 @@ TEST_F(Bounced, WhatTheRingCannotHoldArrivesAsWell) {
         }
         return 0;
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         begin(side, child);
         for (int round = 0; round < 3; ++round) {
           side.memory->clear();
@@ -217,7 +217,7 @@ TEST_F(Bounced, IsInTheBufferWhenItsRegionEnds) {
           if (sender.send_message(i, kLongestBounced) != 0) return 2;
         return 0;
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         begin(side, child);
         post_all(side);
         child.command('g');
@@ -244,7 +244,7 @@ TEST_F(Bounced, ALaterWriteIsLater) {
           return 3;
         return completion(sender.side.cq.get()).status == IBV_WC_SUCCESS ? 0 : 4;
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         begin(side, child);
         post_all(side);
         child.command('g');
@@ -269,7 +269,7 @@ TEST_F(Bounced, ResetFreesTheRing) {
         sender.meet();
         return sender.send_message(7, kLongestBounced) != 0 ? 4 : 0;
       },
-      [this](const Side& side, const Child& child) {
+      [this](const Endpoint& side, const Child& child) {
         begin(side, child);
         post_all(side);
         child.command('g');
@@ -295,7 +295,7 @@ TEST_F(Bounced, ADamagedPositionLeadsNowhere) {
           if (sender.send_message(i, kLongestBounced) != 0) return 2;
         return 0;
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         begin(side, child);
         side.memory->clear();
         const uint64_t first = side.shared().rq_posted.load();
@@ -319,7 +319,7 @@ TEST_F(Bounced, NotWithoutTheOption) {
         sender.side.qp->requester.may_be_eager = false;
         return sender.send_message(3, kLongestBounced);
       },
-      [](const Side& side, const Child& child) {
+      [](const Endpoint& side, const Child& child) {
         ASSERT_EQ(receive(side.qp.get(), {side.memory->sge(0, kLongestBounced)}), 0);
         ASSERT_EQ(child.answer(), 'e');
         EXPECT_TRUE(holds(side.memory->data(), 3, kLongestBounced));
@@ -339,7 +339,7 @@ TEST_F(Bounced, ASenderThatDiesLeavesWholeMessages) {
         if (sender.send_message(i % 200, length_of(i % 200)) != 0) return 2;
     });
     ASSERT_EQ(child.answer(), 'q');
-    Side side;
+    Endpoint side;
     numbers_.receiver = qp_number(side.qp.get());
     meet(side, child);
     begin(side, child);

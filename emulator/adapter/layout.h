@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 31;
+inline constexpr uint32_t kLayoutVersion = 32;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -379,6 +379,15 @@ inline constexpr uint32_t kFlushing = 1u << 31;
 // SharedQp::dest_index of a queue pair whose peer is reached by frames: the peer is in no table here.
 inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
 
+// What a queue pair has sent or received beside the words `requests_` and `bytes_` below (traffic.h). They
+// only rise, and are added, never subtracted: a reader that comes between two of them sees no fall.
+struct PacketCounts {
+  std::atomic<uint64_t> more_packets;     // SENDs and WRITEs: packets, without the first of each
+  std::atomic<uint64_t> response_bytes;   // READs and atomics: the bytes that the responses bring
+  std::atomic<uint64_t> more_responses;   // READs: packets of the responses, without the first of each
+  std::atomic<uint64_t> group_datagrams;  // UD: messages to a multicast group
+};
+
 struct SharedQp {
   // Line 0, written by the owner, read by the requester with every request.
   alignas(kCacheLine) std::atomic<uint64_t> responder_state;
@@ -418,9 +427,9 @@ struct SharedQp {
   // Line 2, written by the requester.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
-  std::atomic<uint64_t> rq_taken;  // receive WQEs consumed
-  std::atomic<uint64_t> requests_in;
-  std::atomic<uint64_t> bytes_in;
+  std::atomic<uint64_t> rq_taken;              // receive WQEs consumed
+  std::atomic<uint64_t> requests_in;           // without group_datagrams
+  std::atomic<uint64_t> bytes_in;              // without response_bytes; UD: without the GRH
   std::atomic<uint64_t> requester_generation;  // the generation the values above belong to
   // With `srq`: slot + 1 of the WQE that an unfinished message has taken; or 0. When the owner aborts the
   // message, the owner takes the slot out. While it completes the slot, the word has kFlushing set.
@@ -437,7 +446,7 @@ struct SharedQp {
   std::atomic<uint32_t> path_version;  // odd: the words are being written
   std::atomic<uint32_t> path_words[10];
   // Line 4, written by the owner's requester; for `verbena status`.
-  alignas(kCacheLine) std::atomic<uint64_t> requests_out;
+  alignas(kCacheLine) std::atomic<uint64_t> requests_out;  // as requests_in
   std::atomic<uint64_t> bytes_out;
   std::atomic<uint64_t> rq_posted;
   std::atomic<uint64_t> sq_posted;
@@ -464,8 +473,11 @@ struct SharedQp {
   // Line 6, written by the owner: adapter/bounce_ring.h.
   alignas(kCacheLine) std::atomic<uint64_t> bounce_ring_offset;  // 0: none
   std::atomic<uint64_t> bounce_ring_freed;                       // bytes polled, a running number
+  // Lines 7 and 8, for the counters of the port. SENDs and WRITEs of one packet do not touch them.
+  alignas(kCacheLine) PacketCounts packets_out;  // written by the owner's requester
+  alignas(kCacheLine) PacketCounts packets_in;   // written by the requester
 };
-static_assert(sizeof(SharedQp) == 7 * kCacheLine);
+static_assert(sizeof(SharedQp) == 9 * kCacheLine);
 
 // SharedQp::error: status, vendor_err and queue of a completion.
 struct ErrorWord {

@@ -424,7 +424,8 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (is_refused_access(response)) [[unlikely]]
     count_event(requester.process->directory(), qp, HwCounter::kRefusesAccess);
   if (response.answer == Answer::kAck)
-    count_request(requester, request.length, packets_of(request.length, requester.mtu));
+    count_request(requester, passing_of(brings_response(operation)), request.length,
+                  packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
     tell_response(*seen, requester, request, response, before, local);
   return response;

@@ -2,6 +2,8 @@
 #include "engine/packets/congestion_window.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 namespace verbena::packets {
 namespace {
@@ -10,6 +12,10 @@ namespace {
 constexpr uint32_t kAfterLoss = 11, kAfterLossWithoutQueue = 14, kAfterNotification = 13;
 // Round trips shorter than this are too short for timers.
 constexpr int64_t kShortestPaced = 100'000;
+// Losses are frequent if fewer packets than this arrive between two of them, on average. A window of
+// kShortPath packets that does not fit the path loses one in each round trip or two.
+constexpr uint32_t kRareLoss = 40;
+constexpr uint32_t kMostBetween = 128;  // more are counted as so many
 // A notification tells of the 50 us before it (kCnpInterval of peers).
 constexpr int64_t kNotificationLength = 50'000;
 
@@ -39,6 +45,7 @@ void CongestionWindow::sent(int64_t now) {
 }
 
 void CongestionWindow::acknowledged(uint32_t packets) {
+  since_loss_ = std::min(since_loss_ + packets, kMostBetween);
   if (!is_limited_) return;
   if (window_ < slow_start_until_) {
     window_ = std::min({window_ + packets, slow_start_until_, most_});
@@ -57,21 +64,42 @@ void CongestionWindow::round_trip(int64_t ns) {
   if (ns <= 0) return;
   shortest_ = std::min(shortest_, ns);
   smoothed_ = smoothed_ < 0 ? ns : smoothed_ + (ns - smoothed_) / 8;
+  last_[round_trips_++ % last_.size()] = ns;
+}
+
+int64_t CongestionWindow::recent_round_trip() const {
+  const auto count = static_cast<ptrdiff_t>(std::min<uint64_t>(round_trips_, last_.size()));
+  return count == 0 ? -1 : *std::min_element(last_.begin(), last_.begin() + count);
+}
+
+// Do packets of ours wait on the way? Then some are in flight beyond the shortest round trip.
+bool CongestionWindow::has_queue() const {
+  return smoothed_ < 0 || recent_round_trip() - shortest_ > shortest_ / 2;
+}
+
+uint32_t CongestionWindow::least() const {
+  const bool is_short = smoothed_ >= 0 && recent_round_trip() < kShortestPaced;
+  return is_short && between_losses_ >= kRareLoss ? kShortPath : kLeast;
+}
+
+void CongestionWindow::note_loss() {
+  const uint32_t since = std::exchange(since_loss_, 0);
+  between_losses_ = between_losses_ == UINT32_MAX ? std::max(since, kRareLoss)
+                                                  : between_losses_ - between_losses_ / 8 + since / 8;
 }
 
 void CongestionWindow::shrink(uint32_t parts_of_16, int64_t now) {
   if (now - shrunk_at_ <= std::max<int64_t>(smoothed_, 0)) return;
   shrunk_at_ = now;
-  window_ = std::min(std::max(window_ * parts_of_16 / 16, kLeast), window_);
+  window_ = std::min(std::max(window_ * parts_of_16 / 16, least()), window_);
   slow_start_until_ = window_;
   credit_ = 0;
   is_limited_ = false;
 }
 
 void CongestionWindow::lost(int64_t now) {
-  // Packets of ours that wait on the way: what is in flight beyond the shortest round trip.
-  const bool has_queue = smoothed_ < 0 || smoothed_ - shortest_ > shortest_ / 2;
-  shrink(has_queue ? kAfterLoss : kAfterLossWithoutQueue, now);
+  note_loss();
+  shrink(has_queue() ? kAfterLoss : kAfterLossWithoutQueue, now);
 }
 
 void CongestionWindow::notified(int64_t now) {

@@ -6,7 +6,13 @@
 // bottleneck come to equal parts of it (Chiu and Jain 1989), and switches need no pause frames (PFC).
 //
 // A loss while round trips are as short as ever does not come from a full queue: then the window shrinks
-// less.
+// less. Round trips are those of the last few packets, and the shortest of them counts: one that was long
+// because a process was not scheduled says nothing about queues.
+//
+// On a short path, where losses are rare, the window does not shrink below kShortPath. The ends work on
+// packets in groups there, and with fewer in flight one of them waits for the other. Congestion makes round
+// trips long or losses frequent, and then the window shrinks further. (BBR takes
+// losses up to 2 % for no congestion: draft-cardwell-iccrg-bbr-congestion-control-02, BBRLossThresh.)
 //
 // Packets go out in bursts of kBurst at most, and not much faster than one window in a round trip, if round
 // trips are long enough for timers.
@@ -14,13 +20,14 @@
 // A deterministic machine without a clock, not thread-safe. Times are ns of any monotonic clock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace verbena::packets {
 
 class CongestionWindow {
  public:
-  static constexpr uint32_t kLeast = 4, kBurst = 16;  // packets
+  static constexpr uint32_t kLeast = 4, kBurst = 16, kShortPath = 32;  // packets
 
   // `most`: packets, never exceeded. `first`: the window of the beginning; at most `most`.
   CongestionWindow(uint32_t first, uint32_t most);
@@ -42,11 +49,14 @@ class CongestionWindow {
   void notified(int64_t now);  // by a CNP
   void silent(int64_t now);    // nothing came for a timeout of the connection
 
-  // -1: none was measured.
-  int64_t smoothed_round_trip() const { return smoothed_; }
+  // The shortest of the last four. -1: none was measured.
+  int64_t recent_round_trip() const;
 
  private:
   int64_t gap() const;  // between two packets; 0: they are not spread
+  bool has_queue() const;
+  uint32_t least() const;
+  void note_loss();
   void shrink(uint32_t parts_of_16, int64_t now);
 
   const uint32_t most_;
@@ -54,6 +64,10 @@ class CongestionWindow {
   uint32_t slow_start_until_;  // the window doubles in a round trip below this
   uint32_t credit_ = 0;        // packets acknowledged since the window grew
   bool is_limited_ = false;
+  std::array<int64_t, 4> last_{};  // round trips, a ring
+  uint64_t round_trips_ = 0;
+  // Packets acknowledged since the last loss, and between two losses on average.
+  uint32_t since_loss_ = 0, between_losses_ = UINT32_MAX;  // UINT32_MAX: there was none
   int64_t smoothed_ = -1;
   int64_t shortest_ = INT64_MAX;  // round trip
   int64_t shrunk_at_ = INT64_MIN / 2;

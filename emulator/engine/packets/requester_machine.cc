@@ -15,9 +15,10 @@ using roce::PacketType;
 
 // Acknowledgements are requested for one packet in a quarter of the window, within these bounds.
 constexpr uint32_t kFewestPerRequest = CongestionWindow::kLeast, kMostPerRequest = 16;
-// Before a probe: so many round trips, and so long at least. A peer may be a process that is not scheduled.
-constexpr int64_t kProbeRoundTrips = 4, kShortestProbe = 1'000'000;
-constexpr uint32_t kMostDoublings = 6;
+// Before a probe: so many round trips, and so long at least. A probe for a READ may bring all of its response
+// once more, and a peer may be a process that is not scheduled.
+constexpr int64_t kProbeRoundTrips = 4, kShortestProbe = 200'000, kShortestReadProbe = 1'000'000;
+constexpr uint32_t kMostDoublings = 8;
 
 uint32_t psns_of(const PacketRequest& request, uint32_t mtu) {
   return static_cast<uint32_t>(packets_of(request.length, mtu));
@@ -238,9 +239,11 @@ void RequesterMachine::time_packet(int64_t now) {
 
 // Without a measured round trip, or with a timeout that is as short, there are no probes.
 int64_t RequesterMachine::probe_time(int64_t now) const {
-  const int64_t round_trip = window_.smoothed_round_trip();
+  const int64_t round_trip = window_.recent_round_trip();
   if (round_trip < 0) return kNoTimer;
-  const int64_t patience = std::max(kProbeRoundTrips * round_trip, kShortestProbe)
+  const bool reads = head_ != tail_ && brings_response(at(head_).request.kind);
+  const int64_t shortest = reads ? kShortestReadProbe : kShortestProbe;
+  const int64_t patience = std::max(kProbeRoundTrips * round_trip, shortest)
                            << std::min(probes_, kMostDoublings);
   const bool is_sooner =
       options_.timeout_ns == kNever || patience < static_cast<int64_t>(options_.timeout_ns / 2);

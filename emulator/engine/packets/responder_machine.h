@@ -105,6 +105,11 @@ class ResponderMachine {
     return !cnp_due_ && answer_count_ <= 1 && (answer_count_ == 0 || answer_at(0).type == Answer::Type::kAck);
   }
 
+  // Is a NAK due? The requester sends in vain until it has it.
+  bool is_nak_due() const {
+    return answer_count_ != 0 && answer_at(answer_count_ - 1).type == Answer::Type::kNak;
+  }
+
   uint32_t expected_psn() const { return expected_psn_; }
   bool has_failed() const { return failed_; }
 

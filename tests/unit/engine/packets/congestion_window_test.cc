@@ -4,6 +4,8 @@
 // switch without pause frames.
 #include "engine/packets/congestion_window.h"
 
+#include <tuple>
+
 #include "bottleneck.h"
 
 namespace verbena::packets {
@@ -53,6 +55,43 @@ TEST(RoceCongestionWindow, ShrinksLessWhereNothingWaits) {
   EXPECT_EQ(long_ones.packets(), 44u);
 }
 
+// A process that was not scheduled.
+TEST(RoceCongestionWindow, TakesOneLongRoundTripForNoQueue) {
+  CongestionWindow window(64, 64);
+  for (int i = 0; i < 8; ++i) window.round_trip(100'000);
+  window.round_trip(5 * kMillisecond);
+  window.lost(kMillisecond);
+  EXPECT_EQ(window.packets(), 56u);
+}
+
+// Packets arrive between losses, as many each time, and the window does not grow.
+void lose(CongestionWindow& window, uint32_t between) {
+  for (int i = 1; i <= 20; ++i) {
+    window.acknowledged(between);
+    window.lost(i * kMillisecond);
+  }
+}
+
+TEST(RoceCongestionWindow, KeepsPacketsForBothEndsOfAShortPathWhereLossesAreRare) {
+  constexpr int64_t kShort = 20'000, kLong = 200'000;
+  for (const auto& [round_trip, between, expected] : {std::tuple{kShort, 100u, CongestionWindow::kShortPath},
+                                                      std::tuple{kShort, 20u, CongestionWindow::kLeast},
+                                                      std::tuple{kLong, 100u, CongestionWindow::kLeast}}) {
+    CongestionWindow window(64, 64);
+    for (int i = 0; i < 8; ++i) window.round_trip(round_trip);
+    lose(window, between);
+    EXPECT_EQ(window.packets(), expected) << round_trip << " ns, " << between << " packets between losses";
+  }
+}
+
+TEST(RoceCongestionWindow, KeepsThemNoLongerWhenPacketsWait) {
+  CongestionWindow window(64, 64);
+  window.round_trip(20'000);
+  for (int i = 0; i < 8; ++i) window.round_trip(110'000);
+  lose(window, 100);
+  EXPECT_EQ(window.packets(), CongestionWindow::kLeast);
+}
+
 TEST(RoceCongestionWindow, StaysWithinItsBounds) {
   CongestionWindow window(16, 32);
   for (int i = 0; i < 1000; ++i) {
@@ -91,10 +130,10 @@ TEST(RoceCongestionWindow, CountsNoRoundTripThatEndsBeforeItBegins) {
   CongestionWindow window(64, 64);
   window.round_trip(-1);
   window.round_trip(0);
-  EXPECT_EQ(window.smoothed_round_trip(), -1);
+  EXPECT_EQ(window.recent_round_trip(), -1);
   window.round_trip(100'000);
   window.round_trip(-50'000);
-  EXPECT_EQ(window.smoothed_round_trip(), 100'000);
+  EXPECT_EQ(window.recent_round_trip(), 100'000);
   for (int i = 0; i < 50; ++i) window.round_trip(300'000);
   window.lost(kMillisecond);
   EXPECT_EQ(window.packets(), 44u) << "the shortest round trip is 100 us: packets waited";
@@ -197,6 +236,17 @@ TEST(RoceCongestion, OnePacketIn100LostLeavesMostOfTheRate) {
   BottleneckOptions lossy = options;
   lossy.loss = 0.01;
   EXPECT_GE(outcome_of(lossy).total, 0.6 * outcome_of(options).total);
+}
+
+// So fast that round trips stay short: what is kept for both ends must not fill it again and again.
+TEST(RoceCongestion, FlowsShareAFastLinkWithAShortQueue) {
+  for (const int flows : {2, 4}) {
+    const Outcome outcome = outcome_of(
+        {.bytes_per_ns = 1.25, .queue = 128 << 10, .round_trip = 20'000, .mtu = 4096, .flows = flows});
+    EXPECT_GE(outcome.total, 0.75) << flows;
+    EXPECT_LE(outcome.dropped, 0.06) << flows;
+    for (const double share : outcome.shares) EXPECT_GE(share * flows, 0.7 * outcome.total) << flows;
+  }
 }
 
 }  // namespace

@@ -368,19 +368,32 @@ struct ProbingRequester {
   // When nothing has come until then.
   std::vector<Sent> probe() {
     played.machine.on_timer(played.machine.timer());
-    return played.send(now + 1'000'000);
+    return played.send(now + 400 * kMicrosecond);
   }
   PlayedRequester played{{.first_psn = 100, .timeout_ns = kLongTimeout, .retry_cnt = 0}};
   RequesterMachine& machine = played.machine;
-  const int64_t now = 100 * kMicrosecond, answered = now + 1'100'000;
+  const int64_t now = 100 * kMicrosecond, answered = now + 500 * kMicrosecond;
 };
 
 TEST(RoceRequester, SendsOnePacketAgainWhenNothingComesForSomeRoundTrips) {
   ProbingRequester requester;
-  ASSERT_EQ(requester.machine.timer(), requester.now + 1'000'000);
+  ASSERT_EQ(requester.machine.timer(), requester.now + 400 * kMicrosecond);
   const auto sent = requester.probe();
   EXPECT_EQ(psns_of(sent), (Psns{101}));
   EXPECT_TRUE(sent[0].asks);
+}
+
+// The acknowledgement of a window, or its last packet, is lost: on a short path that must not cost long.
+TEST(RoceRequester, WaitsForTheLeastTimeOnAShortPath) {
+  for (const auto& [kind, least] : {std::pair{Kind::kSend, 200}, {Kind::kWrite, 200}, {Kind::kRead, 1000}}) {
+    PlayedRequester played({.first_psn = 100, .timeout_ns = kLongTimeout});
+    played.post(0, Kind::kWrite, 10);
+    played.send(0);
+    played.acknowledge(100, 20 * kMicrosecond);
+    played.post(1, kind, 10);
+    played.send(20 * kMicrosecond);
+    EXPECT_EQ(played.machine.timer(), (20 + least) * kMicrosecond);
+  }
 }
 
 TEST(RoceRequester, SendsNothingAgainThatThePeerHas) {
@@ -419,7 +432,7 @@ TEST(RoceRequester, ProbesLessAndLessOftenUntilTheTimeout) {
     ASSERT_EQ(requester.played.log, "");
     EXPECT_EQ(psns_of(requester.played.send(at)), (Psns{101}));
   }
-  EXPECT_EQ(probes, 6);
+  EXPECT_EQ(probes, 7);
   EXPECT_EQ(requester.machine.timer(), requester.now + kLongTimeout);
   requester.machine.on_timer(requester.now + kLongTimeout);
   EXPECT_EQ(requester.played.log, "failed 1 for 5 ");

@@ -99,10 +99,14 @@ TEST(RoceResponder, PutsAcknowledgementsTogether) {
 
 TEST(RoceResponder, SendsOneNakForAGap) {
   PlayedResponder responder;
+  EXPECT_FALSE(responder.machine.is_nak_due());
   responder.get(PacketType::kSendOnly, 101, 8);
+  EXPECT_TRUE(responder.machine.is_nak_due());
   responder.get(PacketType::kSendOnly, 102, 8);
   EXPECT_EQ(responder.answers(), "nak 100 value 0; ");
+  EXPECT_FALSE(responder.machine.is_nak_due());
   responder.get(PacketType::kSendOnly, 100, 8);
+  EXPECT_FALSE(responder.machine.is_nak_due());
   EXPECT_EQ(responder.answers(), "ack 100 msn 1; ");
   responder.get(PacketType::kSendOnly, 105, 8);
   EXPECT_EQ(responder.answers(), "nak 101 value 0; ");

@@ -74,7 +74,10 @@ int open_shared_port(const NodeMembership& membership, uint32_t index, const wir
 bool PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram) {
   QpnEntry found;
   if (!process_.directory().find_qpn(qpn, &found)) return false;
-  forward_to(found.slot, way, datagram);
+  Neighbour* const neighbour = reach(found.slot);
+  if (neighbour == nullptr) return true;
+  if (neighbour->is_new) let_take(*neighbour);
+  pass_on(*neighbour, way, datagram);
   return true;
 }
 
@@ -87,21 +90,40 @@ void PacketForwarder::forward_to_all(const ForwardedPacket& way, std::span<const
 
 void PacketForwarder::forward_to(uint32_t slot, const ForwardedPacket& way,
                                  std::span<const uint8_t> datagram) {
+  if (Neighbour* const neighbour = reach(slot); neighbour != nullptr) pass_on(*neighbour, way, datagram);
+}
+
+PacketForwarder::Neighbour* PacketForwarder::reach(uint32_t slot) {
   const NodeMembership& membership = process_.membership();
   const NodeDirectory& directory = membership.directory();
-  if (slot == membership.slot() || slot >= kMaxSlots || datagram.size() > roce::kMaxPacket) return;
+  if (slot == membership.slot() || slot >= kMaxSlots) return nullptr;
   const uint32_t generation = directory.slot(slot).generation.load(std::memory_order_acquire);
   Neighbour& neighbour = neighbours_[slot];
-  if (!neighbour.connection.is_open() || neighbour.generation != generation) {
-    if (neighbour.generation == generation && now_ns() < neighbour.call_again_at) return;
-    neighbour.generation = generation;
-    neighbour.call_again_at = now_ns() + kCallAgain;
+  if (neighbour.connection.is_open() && neighbour.generation == generation) return &neighbour;
+  if (neighbour.generation == generation && now_ns() < neighbour.call_again_at) return nullptr;
+  neighbour.generation = generation;
+  neighbour.call_again_at = now_ns() + kCallAgain;
+  neighbour.is_new = true;
+  neighbour.connection.close();
+  if (call_service(slot_address(directory, membership.node(), slot, generation), ServiceNumber::kPackets,
+                   bytes_in({PacketsCall::Kind::kForward, 0}), &neighbour.connection) != 0) {
     neighbour.connection.close();
-    if (call_service(slot_address(directory, membership.node(), slot, generation), ServiceNumber::kPackets,
-                     bytes_in({PacketsCall::Kind::kForward, 0}), &neighbour.connection) != 0)
-      return neighbour.connection.close();
-    setsockopt(neighbour.connection.fd(), SOL_SOCKET, SO_SNDBUF, &kForwardBuffer, sizeof kForwardBuffer);
+    return nullptr;
   }
+  setsockopt(neighbour.connection.fd(), SOL_SOCKET, SO_SNDBUF, &kForwardBuffer, sizeof kForwardBuffer);
+  return &neighbour;
+}
+
+// Once: a process that is stopped must not stop this one.
+void PacketForwarder::let_take(Neighbour& neighbour) {
+  neighbour.is_new = false;
+  std::array<uint8_t, 1> reply;
+  if (neighbour.connection.receive(reply) == -EAGAIN) neighbour.connection.wait(kTakePatience);
+}
+
+void PacketForwarder::pass_on(Neighbour& neighbour, const ForwardedPacket& way,
+                              std::span<const uint8_t> datagram) {
+  if (datagram.size() > roce::kMaxPacket) return;
   std::array<uint8_t, kForwardedBytes> message;
   std::memcpy(message.data(), &way, sizeof way);
   std::memcpy(message.data() + sizeof way, datagram.data(), datagram.size());

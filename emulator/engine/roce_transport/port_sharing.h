@@ -23,7 +23,8 @@ namespace verbena {
 struct PacketsCall {
   enum class Kind : uint32_t {
     kSocket = 1,   // wants the socket of address `index`; it comes with the reply, which is the same message
-    kForward = 2,  // packets follow, a message each: ForwardedPacket and the datagram
+    kForward = 2,  // packets follow, a message each: ForwardedPacket and the datagram. The reply,
+                   // kInboxTaken, comes when the process looks there before it reads sockets
   };
   Kind kind;
   uint32_t index;
@@ -35,15 +36,21 @@ struct ForwardedPacket {
 };
 inline constexpr size_t kForwardedBytes = sizeof(ForwardedPacket) + roce::kMaxPacket;
 
+inline constexpr uint8_t kInboxTaken = 1;
+
 // The node's socket at its address number `index`, which other processes may have. 0 or an errno, as
 // RoceSocket::open().
 int open_shared_port(const NodeMembership& membership, uint32_t index, const wire::NetAddress& address,
                      udp::RoceSocket* out, std::string* problem);
 
-// Passes packets on. Under the lock of the receiver.
+// Passes packets on. Under the lock of the receiver. The first packet to a process waits until that process
+// has taken the connection, kTakePatience at most: until then it might read what comes later from the
+// sockets.
 class PacketForwarder {
  public:
   explicit PacketForwarder(Process& process) : process_(process) {}
+
+  static constexpr int kTakePatience = 2;  // ms; ReadingLease::kLength
 
   // To the process that has queue pair `qpn`. What does not go is lost. False: none has it.
   bool forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram);
@@ -55,8 +62,13 @@ class PacketForwarder {
   struct Neighbour {
     uint32_t generation = 0;
     int64_t call_again_at = 0;
+    bool is_new = true;  // has not taken the connection
     MessageSocket connection;
   };
+  Neighbour* reach(uint32_t slot);  // nullptr: not now
+  static void let_take(Neighbour& neighbour);
+  static void pass_on(Neighbour& neighbour, const ForwardedPacket& way, std::span<const uint8_t> datagram);
+
   Process& process_;
   std::unordered_map<uint32_t, Neighbour> neighbours_;  // by slot
 };

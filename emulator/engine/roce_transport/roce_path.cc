@@ -396,15 +396,17 @@ int64_t RocePath::send_requests(int64_t now) {
   return next_timer(now);
 }
 
-void RocePath::take_request(const roce::Packet& packet) {
-  if (!host_.is_ready()) return;
+bool RocePath::take_request(const roce::Packet& packet) {
+  if (!host_.is_ready()) return false;
   if (is_acknowledged(qp_.type)) {
     const int32_t ahead = psn_distance(responder_.expected_psn(), packet.bth.psn);
     if (ahead != 0 && !responder_.has_failed()) [[unlikely]]
       count_event(qp_.process->directory(), *qp_.shared,
                   ahead > 0 ? HwCounter::kOutOfSequence : HwCounter::kDuplicates);
   }
+  const bool was_due = responder_.is_nak_due();
   responder_.on_packet(packet);
+  return !was_due && responder_.is_nak_due();
 }
 
 void RocePath::take_mark(int64_t now) {

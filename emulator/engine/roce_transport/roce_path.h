@@ -73,7 +73,8 @@ class RocePath final : public Transport,
   // on_timer() is to be called.
   void take_response(const roce::Packet& packet, int64_t now);
   int64_t send_requests(int64_t now);
-  void take_request(const roce::Packet& packet);
+  // True: a NAK is due now, and should not wait.
+  bool take_request(const roce::Packet& packet);
   // A packet was marked on the way (ECN). The peer is told by a CNP, which is an answer as well.
   void take_mark(int64_t now);
   // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for

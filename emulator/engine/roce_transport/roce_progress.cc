@@ -23,7 +23,7 @@ namespace verbena {
 namespace {
 
 constexpr int kMostPackets = 64;       // received from one socket in one round
-constexpr int kPacketsPerAnswer = 32;  // then requests and acknowledgements that are due are sent
+constexpr int kPacketsPerAnswer = 16;  // then requests and acknowledgements that are due are sent
 constexpr int kFewPackets = 2;         // that are acknowledged a moment later
 // A program may poll another queue before that which has the request.
 constexpr int kPollsBeforeAnswer = 2;
@@ -70,6 +70,7 @@ void RoceProgress::add_inbox(MessageSocket connection) {
   std::lock_guard lock(watch_mutex_);
   new_inboxes_.push_back(std::move(connection));
   has_new_inboxes_.store(true, std::memory_order_release);
+  new_inboxes_.back().send({&kInboxTaken, 1});
 }
 
 void RoceProgress::arm(int epoll, bool armed, bool* is_armed) {
@@ -167,7 +168,7 @@ void RoceProgress::take(Round& round, const ForwardedPacket& way, std::span<cons
     else if (!is_forwarded && !forwarder_.forward(qpn, way, datagram))
       process_.directory().count_drop(PacketDrop::kUnknown);
   }
-  if (++round.packets % kPacketsPerAnswer == 0) send(round);
+  if (++round.packets % kPacketsPerAnswer == 0 || receiver_.must_answer()) send(round);
 }
 
 // RoCE v2 has no authentication: --peers says who may send.
@@ -275,8 +276,9 @@ void RoceProgress::read_groups(Round& round) {
     }
 }
 
-// What other processes have read for this one. They have checked the ICRC.
-void RoceProgress::read_inboxes(Round& round) {
+// What other processes have read for this one. They have checked the ICRC. False: there may be more.
+bool RoceProgress::read_inboxes(Round& round) {
+  bool is_all = true;
   if (has_new_inboxes_.load(std::memory_order_acquire)) {
     std::lock_guard lock(watch_mutex_);
     for (MessageSocket& connection : new_inboxes_) inboxes_.push_back(std::move(connection));
@@ -295,8 +297,10 @@ void RoceProgress::read_inboxes(Round& round) {
       const auto datagram = std::span<const uint8_t>(message).first(static_cast<size_t>(size));
       take(round, way, datagram.subspan(sizeof way), true);
     }
+    is_all = false;
     return false;
   });
+  return is_all;
 }
 
 // Has anything come? Under the lock.
@@ -307,9 +311,10 @@ bool RoceProgress::drive(bool from_poll) {
   leaves_to_others_.store(!reads, std::memory_order_relaxed);
   bool moved = answering_ != 0;
   read_groups(round);
-  read_inboxes(round);  // before the sockets: they were read before
+  // Before the sockets: they were read before. What comes from the sockets now would overtake what is left.
+  const bool is_up_to_date = read_inboxes(round);
   if (reads) {
-    read_sockets(round, from_poll);
+    if (is_up_to_date) read_sockets(round, from_poll);
     lease_.release();
   }
   moved |= round.packets != 0;

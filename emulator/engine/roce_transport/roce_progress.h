@@ -73,7 +73,7 @@ class RoceProgress final : public RocePathOwner {
   bool drive(bool from_poll);
   void read_sockets(Round& round, bool from_poll);
   void read_groups(Round& round);
-  void read_inboxes(Round& round);
+  bool read_inboxes(Round& round);
   void take(Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram, bool is_forwarded);
   void take_mad(const Round& round, const ForwardedPacket& way, std::span<const uint8_t> datagram,
                 bool is_forwarded);

@@ -82,7 +82,7 @@ bool RoceReceiver::take(std::span<const uint8_t> datagram, const wire::NetAddres
     path->awaits_requests = true;
     if (!ip.is_congested()) return true;
   } else {
-    path->take_request(packet);
+    must_answer_ |= path->take_request(packet);
   }
   if (!path->awaits_answers) {
     path->awaits_answers = true;
@@ -116,6 +116,7 @@ size_t RoceReceiver::acknowledging() const {
 }
 
 size_t RoceReceiver::send_answers(int64_t now) {
+  must_answer_ = false;
   const auto may_refuse = [&](const wire::NetAddress& peer) {
     if (naks_.allow(peer.bytes, now)) return true;
     process_.directory().count_drop(PacketDrop::kAnswer);

@@ -43,6 +43,8 @@ class RoceReceiver {
 
   // Sends answers that are due, some of each path. Returns how many paths have more.
   size_t send_answers(int64_t now);
+  // Is a NAK among them? It should not wait until more packets are taken.
+  bool must_answer() const { return must_answer_; }
   // How many queue pairs have answers that are due; 0 as well if one of them is more than an acknowledgement.
   size_t acknowledging() const;
 
@@ -54,6 +56,7 @@ class RoceReceiver {
   packets::AnswerLimit naks_;
   std::unordered_map<uint32_t, std::shared_ptr<RocePath>> routes_;  // by own QPN
   std::vector<std::shared_ptr<RocePath>> answering_, requesting_;
+  bool must_answer_ = false;
   RoceDatagrams datagrams_;
 };
 

@@ -110,10 +110,29 @@ class Required final : public LegalTest {
   using LegalTest::LegalTest;
   void run() override {
     Qp qp = qp_in(row_.from);
+    const bool changes_nothing = row_.from == IBV_QPS_INIT && row_.to == IBV_QPS_INIT;
+    const ibv_qp_attr before = changes_nothing ? set_in_init(qp) : ibv_qp_attr{};
     const int error = try_mask(qp, row_.required);
     if (row_.to == IBV_QPS_SQD && row_.from == IBV_QPS_RTS) expect_sqd(error);
     EXPECT_TRUE(succeeded(error));
     EXPECT_EQ(state_of(qp), row_.to);
+    if (!changes_nothing) return;
+    const ibv_qp_attr after = set_in_init(qp);
+    EXPECT_EQ(after.pkey_index, before.pkey_index);
+    EXPECT_EQ(after.port_num, before.port_num);
+    if (type_ == IBV_QPT_UD)
+      EXPECT_EQ(after.qkey, before.qkey);
+    else
+      EXPECT_EQ(after.qp_access_flags, before.qp_access_flags);
+  }
+  static ibv_qp_attr set_in_init(ibv_qp* qp) {
+    ibv_qp_attr attr = {};
+    ibv_qp_init_attr init = {};
+    const int mask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_QKEY;
+    const int error = CALL(ibv_query_qp(qp, &attr, mask, &init));
+    if (error != 0)
+      throw Deviation{"ibv_query_qp; expected: 0; seen: " + errno_text(error), Where::current()};
+    return attr;
   }
 };
 

@@ -94,7 +94,8 @@ class Model {
     // inline, and was posted after the last Settle.
     std::vector<PossibleByte> earlier;
     uint32_t serial;
-    bool is_new = true;  // posted since the last Settle
+    bool is_new = true;     // posted since the last Settle
+    bool met_none = false;  // it takes a receive, and none was there when it was posted
   };
   struct End {
     ibv_qp_state state = IBV_QPS_RTS;
@@ -130,6 +131,7 @@ class Model {
   Fault judge_target(EndIndex responder, const Request& request, uint32_t length) const;
   bool is_wellformed(EndIndex end, const Request& request) const;
   bool may_bind(EndIndex end, const Request& request) const;
+  bool fence_counts_later(const PostSends& step) const;
   bool admits(const PostReceives& step) const;
   bool admits(const PostSends& step) const;
   bool admits(const Fill& step) const;

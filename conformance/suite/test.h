@@ -73,7 +73,7 @@ void observe(ClauseId clause, const std::string& what);
 
 // The clause of the innermost About does not apply to this device; the test goes on.
 void not_claimed(const std::string& reason);
-// The clause of the innermost About cannot be judged here; the test goes on.
+// What the clause of the innermost About promises cannot be tried on this device; the test goes on.
 void not_tested(const std::string& reason);
 
 const Options& options();

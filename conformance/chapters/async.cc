@@ -211,7 +211,7 @@ CONFORMANCE_TEST(async, OverrunIsFatalToTheQp, "ibv_get_async_event.qp-fatal") {
   overrun();
   ibv_async_event event = wait_for_overrun(IBV_EVENT_QP_FATAL);
   EXPECT_EQ(event.element.qp, native().qp.get());
-  EXPECT_EQ(near().state(), IBV_QPS_ERR);
+  EXPECT_EQ(near().state(IBV_QPS_ERR), IBV_QPS_ERR);
   ibv_ack_async_event(&event);
 }
 

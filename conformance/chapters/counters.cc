@@ -199,7 +199,8 @@ CONFORMANCE_TEST_AS(alone, counters, DataAreCounted, "sysfs.counters.data", "sys
   for (size_t i = 0; i < std::size(rows); ++i) {
     const About about(rows[i].clause);
     const auto& [of, was] = before[i];
-    if (topology().is_loopback() && !grows(of, was, rows[i].least / 8))
+    // Half of it: a little may be other programs' traffic.
+    if (topology().is_loopback() && !grows(of, was, rows[i].least / 2))
       throw NotTested{"what the device sends to itself does not pass its port"};
     EXPECT_TRUE(grows(of, was, rows[i].least));
   }

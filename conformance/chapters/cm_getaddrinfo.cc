@@ -74,6 +74,7 @@ CONFORMANCE_TEST(cm_setup, InformationThatThereIsNot, "rdma_getaddrinfo.numeric-
   addresses();
   rdma_addrinfo tcp = hints_for(RDMA_PS_TCP), datagrams = tcp, sixth = tcp;
   datagrams.ai_qp_type = IBV_QPT_UD;
+  sixth.ai_flags |= RAI_FAMILY;
   sixth.ai_family = AF_INET6;
   const struct {
     ClauseId clause;

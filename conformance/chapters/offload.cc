@@ -167,7 +167,7 @@ class Fixture : public DeviceTest {
     Action action(CALL(ibv_create_flow_action_esp(context(), &attr)));
     if (!action) {
       const int error = errno;
-      EXPECT_GT(error, 0) << "null, and errno says why";
+      ABOUT("ibv_create_flow_action_esp.pointer") EXPECT_GT(error, 0) << "null, and errno says why";
       throw NotClaimed{"ibv_create_flow_action_esp refused with " + errno_text(error)};
     }
     return action;

@@ -115,8 +115,9 @@ ibv_ah_attr Device::address_of(const ibv_gid& gid, uint16_t lid) const {
   ibv_ah_attr address = {};
   address.port_num = port_number_;
   address.dlid = lid;
-  // A multicast packet has a GRH on every link (InfiniBand vol. 1, 10.5).
-  if (is_ethernet() || is_multicast(gid) || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+  // A multicast packet has a GRH on every link (InfiniBand vol. 1, 10.5). By LID 0 nobody is reached: a port
+  // without LIDs has GIDs alone, and may not say IBV_QPF_GRH_REQUIRED.
+  if (is_ethernet() || lid == 0 || is_multicast(gid) || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
     address.is_global = 1;
     address.grh.dgid = gid;
     address.grh.sgid_index = gid_index_;

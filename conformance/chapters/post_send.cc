@@ -2,6 +2,8 @@
 //
 // Posting send requests: lists, queues, flags, inline data, states.
 
+#include <string>
+
 #include "chapters/post_fixture.h"
 #include "support/pair.h"
 
@@ -14,6 +16,8 @@ class Fixture : public PairTest {
     PairSpec spec;
     spec.both.inline_data = inline_data;
     pair(spec);
+    if (made().inline_data < inline_data)
+      throw NotClaimed{"max_inline_data is " + std::to_string(made().inline_data)};
   }
   const End& near() { return pair().native().end; }
   const wire::EndFacts& made() { return PairTest::near().facts(); }  // what ibv_create_qp told

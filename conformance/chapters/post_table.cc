@@ -72,8 +72,9 @@ class ProductTest : public PairTest {
       try {
         const Pd pd = make_pd(device());
         const Cq cq = make_cq(device());
-        make_qp(pd, cq, {.inline_data = 8});
-        has_inline_ = true;
+        ibv_qp_cap made = {};
+        make_qp(pd, cq, cq, {.inline_data = 8}, Where::current(), &made);
+        has_inline_ = made.max_inline_data >= 8;
       } catch (const NotClaimed&) {
         has_inline_ = false;
       }

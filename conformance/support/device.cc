@@ -159,7 +159,9 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Device& device) 
   number("port", device.port_number());
   number("gid_index", device.gid_index());
   text("gid", gid_text(device.gid()));
-  text("link_layer", device.is_ethernet() ? "Ethernet" : "InfiniBand");
+  text("link_layer", device.is_ethernet()                         ? "Ethernet"
+                     : p.link_layer == IBV_LINK_LAYER_UNSPECIFIED ? "unspecified"
+                                                                  : "InfiniBand");
   text("port_state", ibv_port_state_str(p.state));
   number("active_mtu", 128u << p.active_mtu);
   number("max_mtu", 128u << p.max_mtu);

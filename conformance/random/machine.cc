@@ -102,21 +102,28 @@ uint32_t Machine::side_of(const Step& step) const {
 
 std::optional<Finding> Machine::run(const Step& step, Model& model) {
   if (std::holds_alternative<Settle>(step)) return settle(model);
-  return carry_out(step);
+  auto refused = carry_out(step);
+  if (!refused || !model.may_be_refused(step)) return refused;
+  has_ended_ = true;
+  return std::nullopt;
 }
 
 std::optional<Finding> Machine::carry_out(const Step& step) {
   const auto* again = std::get_if<Reconnect>(&step);
+  const auto* renewed = std::get_if<RegisterAgain>(&step);
+  const uint32_t own_side = side_of(step);
+  std::set<uint32_t>& former = former_lkeys_[is_split_ ? own_side : 0];
+  if (renewed != nullptr) former.insert(keys_[own_side].lkeys[renewed->region]);
   for (const uint32_t side : {0u, 1u}) {
-    if (again != nullptr ? side == 1 && !is_split_ : side != side_of(step)) continue;
+    if (again != nullptr ? side == 1 && !is_split_ : side != own_side) continue;
     Ran ran = ask<Ran>(at(side), Ask::run, Run{step});
     if (!ran.refused.empty()) return Finding{Finding::About::kCall, std::move(ran.refused)};
     keys_[side] = std::move(ran.keys);
     if (!is_split_) keys_[0] = keys_[1] = keys_[side];
   }
+  if (renewed != nullptr) has_ended_ = former.count(keys_[own_side].lkeys[renewed->region]) != 0;
   const auto* sends = std::get_if<PostSends>(&step);
-  const bool changes_keys =
-      std::holds_alternative<RegisterAgain>(step) || (sends != nullptr && sends->list[0].bind);
+  const bool changes_keys = renewed != nullptr || (sends != nullptr && sends->list[0].bind);
   if (is_split_ && changes_keys) exchange_keys();
   if (again != nullptr) connect(again->connection);
   return std::nullopt;

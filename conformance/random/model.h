@@ -62,6 +62,9 @@ class Model {
   bool admits(const Step& step) const;
   // Takes a step that it admits.
   void apply(const Step& step);
+  // May a device refuse the call of a step that was just taken? An lkey that is no good is found by some when
+  // it is posted (Linux drivers/infiniband/sw/rdmavt/qp.c, rvt_post_one_wr()), by others when it is used.
+  bool may_be_refused(const Step& step) const;
 
   // After a Settle.
   const Expectations& expected() const { return expected_; }

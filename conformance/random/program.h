@@ -163,7 +163,7 @@ struct Fill {
   uint64_t seed;
   RANDOM_FIELDS(buffer, begin, length, seed)
 };
-// The region is deregistered and registered again as it was: its keys change.
+// The region is registered again as it was, and the former one deregistered: its keys change.
 struct RegisterAgain {
   uint32_t region;
   RANDOM_FIELDS(region)

@@ -20,6 +20,7 @@ std::optional<Finding> run(Topology& topology, const Program& program, const Cla
   for (const Step& step : program.steps) {
     model.apply(step);
     if (auto finding = machine.run(step, model)) return finding;
+    if (machine.has_ended()) break;
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Lifetimes while requests are under way, limits that are claimed, and threads.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <map>
@@ -284,7 +285,7 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsReceives, "threads.post-rec
 }
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsMakeAndDestroy, "threads.make-and-destroy") {
-  const int creators = std::min(3, device().attributes().max_pd - 2);
+  const int creators = std::clamp(device().attributes().max_pd - 2, 1, 3);
   pair();
   run_in_threads(static_cast<size_t>(creators + 1), [&](size_t thread) {
     for (uint32_t round = 0; round < 20; ++round) {

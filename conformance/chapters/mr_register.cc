@@ -105,12 +105,12 @@ CONFORMANCE_TEST(mr, RelaxedOrderingNeverFails, "ibv_reg_mr.optional-flag") {
 }
 
 CONFORMANCE_TEST(mr, UnmappedMemoryIsRefused, "ibv_reg_mr.null-on-failure") {
-  const Buffer buffer(4096);
-  uint8_t* guard = buffer.data() + 4096;  // PROT_NONE
-  // The page promises no errno.
-  EXPECT_EQ(reg(guard, 4096, IBV_ACCESS_LOCAL_WRITE), nullptr) << "a page that nobody may touch";
-  EXPECT_EQ(reg(buffer.data(), 4097, IBV_ACCESS_LOCAL_WRITE), nullptr) << "one byte into such a page";
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));  // 64 KiB, too
+  const Buffer buffer(page);
+  uint8_t* guard = buffer.data() + page;  // PROT_NONE
+  // The manual page promises no errno.
+  EXPECT_EQ(reg(guard, page, IBV_ACCESS_LOCAL_WRITE), nullptr) << "a page that nobody may touch";
+  EXPECT_EQ(reg(buffer.data(), page + 1, IBV_ACCESS_LOCAL_WRITE), nullptr) << "one byte into such a page";
   void* hole = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   munmap(hole, page);
   EXPECT_EQ(reg(hole, page, IBV_ACCESS_LOCAL_WRITE), nullptr) << "a page that is not there";

@@ -46,7 +46,7 @@ class Fixture : public PairTest {
   static void post_patiently(const std::function<int()>& post) {
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(8));
     for (int error; (error = post()) != 0; give_way())
-      // qedr says -ENOMEM, of which ibv_post_send.queue-full tells.
+      // -ENOMEM is a deviation that ibv_post_send.queue-full tells.
       if (std::abs(error) != ENOMEM || std::chrono::steady_clock::now() > deadline)
         throw Deviation{"posting; expected: 0; seen: " + errno_text(error), Where::current()};
   }

@@ -166,7 +166,7 @@ CONFORMANCE_TEST(mr, RangeOverTheEndIsRefused, "ibv_reg_mr.wraps") {
 
 CONFORMANCE_TEST(mr, NothingIsUsedUp, "ibv_reg_mr.reuse") {
   const Buffer buffer(4096);
-  // How long a call takes no page says: rdmavt waits for a grace period of RCU to deregister a region.
+  // How long a call takes no manual page says. A driver may wait for a grace period of RCU in each.
   const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(6));
   for (int i = 0; i < 2000 && std::chrono::steady_clock::now() < end; ++i) {
     Mr mr((ibv_reg_mr)(pd(), buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE));

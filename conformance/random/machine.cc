@@ -102,8 +102,8 @@ uint32_t Machine::side_of(const Step& step) const {
 
 std::optional<Finding> Machine::run(const Step& step, Model& model) {
   if (std::holds_alternative<Settle>(step)) return settle(model);
-  auto refused = carry_out(step);
-  if (!refused || !model.may_be_refused(step)) return refused;
+  auto finding = carry_out(step);
+  if (!finding || !model.may_be_refused(step)) return finding;
   has_ended_ = true;
   return std::nullopt;
 }

@@ -196,13 +196,13 @@ CONFORMANCE_TEST_AS(alone, counters, DataAreCounted, "sysfs.counters.data", "sys
         sender->hammer(remote_request(IBV_WR_RDMA_WRITE, {{0, message}}, target.facts(), 0), messages);
     ASSERT_EQ(done.completed, messages);
   }
+  // Half of it: a little may be other programs' traffic.
+  for (size_t i = 0; topology().is_loopback() && i < std::size(rows); ++i)
+    if (!grows(before[i].first, before[i].second, rows[i].least / 2))
+      throw NotTested{"what the device sends to itself does not pass its port"};
   for (size_t i = 0; i < std::size(rows); ++i) {
     const About about(rows[i].clause);
-    const auto& [of, was] = before[i];
-    // Half of it: a little may be other programs' traffic.
-    if (topology().is_loopback() && !grows(of, was, rows[i].least / 2))
-      throw NotTested{"what the device sends to itself does not pass its port"};
-    EXPECT_TRUE(grows(of, was, rows[i].least));
+    EXPECT_TRUE(grows(before[i].first, before[i].second, rows[i].least));
   }
 }
 

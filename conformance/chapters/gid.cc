@@ -200,15 +200,11 @@ CONFORMANCE_TEST(gid, TableQueryNeedsRoomForAll, "ibv_query_gid_table.too-small"
                  "ibv_query_gid_table.zero-entries") {
   const size_t count = valid_entries().size();
   std::vector<ibv_gid_entry> table(count + 1);
-  {
-    const About about("ibv_query_gid_table.too-small");
-    if (count > 1)
-      EXPECT_LT(CALL(ibv_query_gid_table(context(), table.data(), count - 1, 0)), 0);
-    else
-      throw NotTested{"the device has one valid GID only"};
-  }
-  const About about("ibv_query_gid_table.zero-entries");
+  ABOUT("ibv_query_gid_table.zero-entries")
   EXPECT_LT(CALL(ibv_query_gid_table(context(), table.data(), 0, 0)), 0);
+  const About about("ibv_query_gid_table.too-small");
+  if (count <= 1) throw NotTested{"the device has one valid GID only"};
+  EXPECT_LT(CALL(ibv_query_gid_table(context(), table.data(), count - 1, 0)), 0);
 }
 
 CONFORMANCE_TEST(gid, PkeyTableCanBeRead, "ibv_query_pkey.zero", "ibv_query_pkey.network-order") {

@@ -156,7 +156,7 @@ CONFORMANCE_TEST_AS(alone, counters, AreNumbers, "sysfs.counters.number", "sysfs
       EXPECT_TRUE(before) << name << "; expected: a number; seen: '" << text_of(path) << "'";
       const About about("sysfs.counters.rise");
       const auto after = value_of(path);
-      const bool is_total = !name.starts_with("active_");  // bnxt_re: how many there are now
+      const bool is_total = !name.starts_with("active_");  // how many there are now
       if (before && after && is_total) {
         EXPECT_GE(*after, *before) << name;
       }
@@ -250,6 +250,7 @@ CONFORMANCE_TEST_AS(alone, counters, ReceivesFail, "sysfs.hw_counters.receive-er
   if (!errors && !lengths) return;
   ASSERT_EQ(near().receive(0, 8), 0);
   fails(far(), send_request({{0, 64}}));
+  ABOUT("sysfs.hw_counters.receive-errors")
   EXPECT_NE(near().received().status, IBV_WC_SUCCESS);  // with which status is another clause's
   expect_counted("sysfs.hw_counters.receive-errors", errors);
   expect_counted("sysfs.hw_counters.receive-length", lengths);

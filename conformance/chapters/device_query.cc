@@ -206,7 +206,7 @@ CONFORMANCE_TEST(device, ActivePortHasAWidthASpeedAndALink, "ibv_query_port.widt
   ABOUT("ibv_query_port.phys-state") EXPECT_EQ(port.phys_state, 5);
 }
 
-// An Omni-Path port has a GID with its LID, under the number of its makers (Linux include/rdma/opa_addr.h,
+// An Omni-Path port has a GID with its LID, under a prefix of its own (Linux include/rdma/opa_addr.h,
 // OPA_MAKE_ID()). From 0xC000 on ibv_query_port cannot tell that LID: OPA_TO_IB_UCAST_LID() makes 0 of it.
 bool has_long_lid(const Device& device) {
   for (int index = 0; index < device.port().gid_tbl_len; ++index) {

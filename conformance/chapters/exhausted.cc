@@ -53,7 +53,7 @@ CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EveryQpThereIs, "ib
   const Cq cq = make_cq(device());
   QpSpec spec;
   spec.send_depth = spec.receive_depth = 1;
-  make_qp(pd, cq, spec);  // of an adapter without RC (efa) nothing is asked
+  make_qp(pd, cq, spec);  // of an adapter without RC nothing is asked
   exhaust<Qp>(static_cast<size_t>(device().attributes().max_qp), [&] {
     ibv_qp_init_attr attr = init_attributes(spec, cq, cq);
     return Qp(ibv_create_qp(pd, &attr));

@@ -213,7 +213,7 @@ CONFORMANCE_TEST(more, RateLimitNeedsAQpThatCanSend, "ibv_modify_qp_rate_limit.s
   EXPECT_TRUE(refused(set(caps.qp_rate_limit_max), {EINVAL})) << "in RESET";
 }
 
-// 20 Mbit/s: the data take 100 ms, and more with headers. Of a device that takes no burst size (bnxt_re)
+// 20 Mbit/s: the data take 100 ms, and more with headers. Of a device that takes no burst size
 // nothing tells how much it sends at once: of 1 MiB three quarters may be one burst.
 CONFORMANCE_TEST(more, RateLimitHolds, "ibv_modify_qp_rate_limit.holds", "ibv_modify_qp_rate_limit.off") {
   constexpr uint32_t kbps = 20'000, size = 8192, burst = 16384;

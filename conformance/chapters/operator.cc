@@ -106,7 +106,7 @@ CONFORMANCE_TEST_AS(by_operator, cm_connect, HardwareAddressChanges, "rdma_get_c
 CONFORMANCE_TEST_AS(by_operator, cm_connect, DeviceIsRemoved, "rdma_get_cm_event.device-removal") {
   near_ = make_bound();
   cause(OperatorEvent::reset, device());
-  // A reset need not remove the device (bnxt_re_stop() in Linux 6.1): then its contexts live on.
+  // A reset need not remove the device: then its contexts live on.
   if (!comes()) {
     ibv_port_attr attr = {};
     if (ibv_query_port(context(), device().port_number(), &attr) == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What a device does not claim, it refuses: each test is for a device without the capability. The pages of
-// the creating functions promise null, and no errno value (mlx4_create_srq_ex() in rdma-core 44 sets none).
+// the creating functions promise null, and no errno value.
 #include <fcntl.h>
 
 #include "support/pair.h"
@@ -26,7 +26,7 @@ class Fixture : public PairTest {
     return attr;
   }
   bool has(unsigned flag) { return (claims().device_cap_flags & flag) != 0; }
-  // mlx5 and mlx4 do so on InfiniBand: they claim queues and tables on Ethernet only, and look at no claim.
+  // Queues and tables may be claimed on Ethernet only, and made on InfiniBand, too.
   static constexpr const char* made_without_claim = "none is claimed, and one is made";
 };
 

@@ -122,7 +122,7 @@ class CmTest : public DeviceTest {
   void message_on_iwarp();
 
   // InfiniBand's messages carry more than those of iWARP's MPA: QP number, SRQ, retry counts, and depths,
-  // which MPA has by RFC 6581 only (erdma's has none: erdma_cm_upcall() in Linux 6.1).
+  // which MPA has by RFC 6581 only.
   static bool is_infiniband(const rdma_cm_id* id);
   void only_infiniband();  // throws NotClaimed on iWARP
   // The largest value that the device claims, at most `wanted`.

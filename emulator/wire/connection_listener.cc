@@ -253,6 +253,10 @@ void ConnectionListener::greet(const Admitted& admitted, int fd) {
 
 void ConnectionListener::refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal) {
   note(peer, refusal, kProtocolVersion, "turned away");
+  turn_away(admitted, fd, refusal);
+}
+
+void ConnectionListener::turn_away(const Admitted& admitted, int fd, Refusal refusal) {
   const auto bytes = welcome(key_, admitted.transcript, self_, refusal);
   send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   close_kept(fd);
@@ -274,17 +278,20 @@ void ConnectionListener::let_in(const Admitted& admitted, int fd) {
   const NetAddress peer = address_of(fd, getpeername);
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  bool sent = false;
-  const bool taken = tell(admitted.hello.target, [&](ConnectionObserver& observer) {
+  const EstablishedConnection arriving{
+      fd, admitted.hello.initiator, peer, address_of(fd, getsockname), admitted.hello.target, false, 0};
+  const auto send_welcome = [&] {
     const auto bytes = welcome(key_, admitted.transcript, self_, Refusal::kNone);
-    sent = !is_closed(fd) && send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+    return !is_closed(fd) && send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
                                  static_cast<ssize_t>(bytes.size());
-    if (sent)
-      observer.arrived(
-          {fd, admitted.hello.initiator, peer, address_of(fd, getsockname), admitted.hello.target, false, 0});
+  };
+  Refusal refusal = Refusal::kNone;
+  const bool has_observer = tell(admitted.hello.target, [&](ConnectionObserver& observer) {
+    refusal = observer.let_in(arriving, send_welcome);
   });
-  if (!taken) return refuse(admitted, fd, peer, Refusal::kNobody);
-  if (!sent) close_kept(fd);
+  if (!has_observer) return refuse(admitted, fd, peer, Refusal::kNobody);
+  if (refusal == Refusal::kClosed) return close_kept(fd);
+  if (refusal != Refusal::kNone) turn_away(admitted, fd, refusal);
 }
 
 void ConnectionListener::take_passed_connections() {

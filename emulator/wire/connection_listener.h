@@ -108,6 +108,8 @@ class ConnectionListener final : public ConnectionRequests {
   void let_in(const Admitted& admitted, int fd);
   void greet(const Admitted& admitted, int fd);
   void refuse(const Admitted& admitted, int fd, const NetAddress& peer, Refusal refusal);
+  void turn_away(const Admitted& admitted, int fd,
+                 Refusal refusal);  // as refuse(), without a line in the log
   void take_passed_connections();
   void look_at_addresses(int64_t now);
   void begin_requests();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "wire/net_address.h"
 #include "wire/process_id.h"
@@ -32,6 +33,16 @@ class ConnectionObserver {
   // Before that, perhaps several times: a process at the other end has accepted the connection, and has not
   // replied yet.
   virtual void taken([[maybe_unused]] uint64_t request_id) {}
+  // A process of another node has begun the connection and is to be told whether it may enter. `welcome`
+  // tells it so; true: the observer owns the connection, as with arrived(). Returns kNone then. Otherwise the
+  // listener closes the connection:
+  // - kClosed: `welcome` was false, the other process has closed it.
+  // - another refusal: the other process is told that one. With kBusy it tries again (Outgoing::kFirstPause).
+  virtual Refusal let_in(const EstablishedConnection& arriving, const std::function<bool()>& welcome) {
+    if (!welcome()) return Refusal::kClosed;
+    arrived(arriving);
+    return Refusal::kNone;
+  }
 
  protected:
   ~ConnectionObserver() = default;

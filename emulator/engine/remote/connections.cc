@@ -29,6 +29,8 @@ constexpr int64_t kAskAgain = 20'000'000;
 // Of two processes the one with the lower address connects. The other one connects if nothing has come for
 // this long.
 constexpr int64_t kOtherBegins = 50'000'000;
+// An own connection that the other end has accepted gets so much longer until the other's is preferred.
+constexpr int64_t kReplyComes = 500'000'000;
 // Two processes that connect to each other at the same moment come to have two connections within this time.
 // A later connection is from a process that has lost the earlier one.
 constexpr int64_t kSameMoment = 2'000'000'000;
@@ -76,8 +78,9 @@ std::shared_ptr<Transport> Connections::path_to(const Qp& qp, const ibv_qp_attr&
   path->to = NetAddress::of_gid(attr.ah_attr.grh.dgid.raw);
   if (!path->to.is_reachable()) return nullptr;
   const DeviceDescription& device = *qp.context->device;
-  path->from = NetAddress::of_gid(
-      device.port(attr.port_num).gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)].raw.data());
+  path->from = NetAddress::of_gid(device.port(attr.port_num)
+                                      .gids[std::min<uint32_t>(attr.ah_attr.grh.sgid_index, kMaxGids - 1)]
+                                      .raw.data());
   path->qpn = attr.dest_qp_num;
   path->path_generation = next_path_generation_.fetch_add(1, std::memory_order_relaxed);
   return path;
@@ -250,10 +253,11 @@ void Connections::request_connection(const NetAddress& to, const NetAddress& fro
     others += request.to == to;
   }
   if (connector_.connect == nullptr || others >= kMostOfOneAddress) return;
+  const int64_t now = now_ns();
   const uint64_t request_id =
-      connector_.connect(connector_.context, to, from, target, now_ns() + kConnectPatience);
+      connector_.connect(connector_.context, to, from, target, now + kConnectPatience);
   if (peer) RemotePeers::hold(*peer);
-  connect_requests_.push_back({request_id, to, qpn, peer});
+  connect_requests_.push_back({request_id, to, qpn, peer, now});
   publish();
 }
 
@@ -280,6 +284,15 @@ void Connections::request_connection_within(const Target& target) {
 
 void Connections::forget_request(const ConnectRequest& request) {
   if (request.peer) peers_.release(*request.peer);
+}
+
+// The lower process begins, as may_enter() prefers. A request without a process may lead to this one.
+bool Connections::prefers_own(const wire::EstablishedConnection& arriving, int64_t now) const {
+  if (!(self_ < arriving.peer)) return false;
+  return std::any_of(connect_requests_.begin(), connect_requests_.end(), [&](const ConnectRequest& request) {
+    return request.to == arriving.peer_address && (!request.peer || request.peer->id == arriving.peer) &&
+           now < request.since + (request.is_taken ? kReplyComes : kOtherBegins);
+  });
 }
 
 bool Connections::may_enter(const wire::EstablishedConnection& arrived) {
@@ -343,8 +356,11 @@ void Connections::failed(uint64_t request_id, wire::Refusal refusal) {
 }
 
 void Connections::taken(uint64_t request_id) {
-  for (const ConnectRequest& request : connect_requests_)
-    if (request.request_id == request_id) note_taken(request.to, true);
+  for (ConnectRequest& request : connect_requests_) {
+    if (request.request_id != request_id) continue;
+    request.is_taken = true;
+    note_taken(request.to, true);
+  }
 }
 
 void Connections::note_taken(const NetAddress& to, bool taken) {

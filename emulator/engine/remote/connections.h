@@ -88,6 +88,10 @@ class Connections {
   void serve(int64_t now);
   bool send_waiting_datagrams(int64_t now);  // do some still wait?
 
+  // A process of another node has begun a connection that is not welcomed yet. Is it to wait for the own
+  // connection to it that is requested? If both were made, one would replace the other, and datagrams in
+  // flight on that one would be lost.
+  bool prefers_own(const wire::EstablishedConnection& arriving, int64_t now) const;
   // May the new connection be used? false: it was closed. It is refused if the address has too many, and if
   // two processes have connected to each other at the same moment and the other connection stays.
   bool may_enter(const wire::EstablishedConnection& arrived);
@@ -112,6 +116,8 @@ class Connections {
     wire::NetAddress to;
     uint32_t qpn;  // the queue pair whose owner was asked for; 0: the process `peer`
     std::shared_ptr<RemotePeer> peer;
+    int64_t since;          // ns
+    bool is_taken = false;  // a process at the other end has accepted it, and has not replied yet
   };
 
   void set_peer(Route& route, const std::shared_ptr<RemotePeer>& peer);

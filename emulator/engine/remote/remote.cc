@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/remote/remote.h"
 
+#include "adapter/clock.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/remote/within_node.h"
@@ -40,8 +41,21 @@ void Remote::take_connection_request(const std::byte* message, Descriptor& passe
   if (accept_within_node(self_, message, passed, &connection)) arrived(connection);
 }
 
+wire::Refusal Remote::let_in(const wire::EstablishedConnection& arriving,
+                             const std::function<bool()>& welcome) {
+  std::lock_guard lock(progress_.mutex());  // until it is in use: no own request for it begins meanwhile
+  if (connections_.prefers_own(arriving, now_ns())) return wire::Refusal::kBusy;
+  if (!welcome()) return wire::Refusal::kClosed;
+  take(arriving);
+  return wire::Refusal::kNone;
+}
+
 void Remote::arrived(const wire::EstablishedConnection& arrived) {
   std::lock_guard lock(progress_.mutex());
+  take(arrived);
+}
+
+void Remote::take(const wire::EstablishedConnection& arrived) {
   if (!connections_.may_enter(arrived)) return;
   // What has come over an earlier connection is not lost; messages of UC would be.
   const std::shared_ptr<RemotePeer> peer = connections_.peers().of(arrived.peer);

@@ -78,6 +78,8 @@ class Remote final : public Network, public wire::ConnectionObserver, private Pa
   void receive_posted() override { progress_.receive_posted(); }
 
   // ---- wire::ConnectionObserver: in the service thread (or a test's) ----
+  wire::Refusal let_in(const wire::EstablishedConnection& arriving,
+                       const std::function<bool()>& welcome) override;
   void arrived(const wire::EstablishedConnection& arrived) override;
   void failed(uint64_t request_id, wire::Refusal refusal) override;
   void taken(uint64_t request_id) override;
@@ -86,6 +88,8 @@ class Remote final : public Network, public wire::ConnectionObserver, private Pa
   // PathOwner
   void seek(uint32_t qpn) override { connections_.seek(qpn); }
   void watch(Qp& qp) override { deadlines_.watch(qp); }
+
+  void take(const wire::EstablishedConnection& arrived);  // under the progress lock
 
   Process& process_;
   const wire::ProcessId self_;

@@ -113,6 +113,19 @@ TEST_F(ConnectionListenerTest, LeadsToAProcessByItsName) {
   EXPECT_EQ(theirs.peer, here.connection_listener.self());
 }
 
+TEST_F(ConnectionListenerTest, ComesAgainWhenItIsToldTo) {
+  Inhabitant here(node_a_), there(node_b_);
+  there.told.busy.store(2);
+  const uint64_t request_id = here.call(b_);
+  EstablishedConnection mine, theirs;
+  ASSERT_TRUE(here.told.next(&mine));
+  ASSERT_TRUE(there.told.next(&theirs));
+  EXPECT_EQ(mine.request_id, request_id);
+  EXPECT_EQ(there.told.busy.load(), 0);
+  EXPECT_EQ(there.told.arrivals(), 1u);
+  EXPECT_TRUE(passes(mine.fd, theirs.fd));
+}
+
 TEST_F(ConnectionListenerTest, SaysThatNobodyHasTheNumber) {
   Inhabitant here(node_a_), there(node_b_);
   EXPECT_EQ(here.told.failure(here.call(b_, Target::queue_pair(0x123456))), Refusal::kNobody);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -50,6 +51,11 @@ class Told final : public ConnectionObserver {
     arrived_.push_back(arrived);
     changed_.notify_all();
   }
+  Refusal let_in(const EstablishedConnection& arriving, const std::function<bool()>& welcome) override {
+    if (busy.load() == 0) return ConnectionObserver::let_in(arriving, welcome);
+    busy.fetch_sub(1);
+    return Refusal::kBusy;
+  }
   void failed(uint64_t request_id, Refusal refusal) override {
     const std::lock_guard lock(mutex_);
     failed_.emplace_back(request_id, refusal);
@@ -67,6 +73,7 @@ class Told final : public ConnectionObserver {
     const auto there = [&] { return !failed_.empty() && failed_.back().first == request_id; };
     return changed_.wait_for(lock, std::chrono::seconds(20), there) ? failed_.back().second : Refusal::kNone;
   }
+  std::atomic<int> busy{0};  // so many are told to try again
   size_t arrivals() {
     const std::lock_guard lock(mutex_);
     return arrived_.size();

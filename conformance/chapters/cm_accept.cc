@@ -134,7 +134,7 @@ CONFORMANCE_TEST(cm_connect, DisconnectingTellsBothSides, "rdma_disconnect.event
   ABOUT("rdma_disconnect.zero") ASSERT_SUCCEEDS(rdma_disconnect(near_));
   ABOUT("rdma_disconnect.event") far().event(RDMA_CM_EVENT_DISCONNECTED);
   const int answered = far().disconnect();
-  if (is_infiniband(near_)) {  // on iWARP the peer has closed the connection
+  if (is_infiniband(near_)) {  // on iWARP the peer has closed the connection: there is none any more
     ABOUT("rdma_disconnect.zero") EXPECT_EQ(answered, 0);
   }
   ABOUT("rdma_disconnect.event") EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_DISCONNECTED)->id, near_);

@@ -226,7 +226,7 @@ CONFORMANCE_TEST(cm_connect, WithoutAListenerItIsRejected, "rdma_connect.no-list
   make_qp(near_);
   const int error = connect();
   const About about("rdma_connect.no-listener");
-  if (error != 0) {  // some wait for TCP's answer
+  if (error != 0) {  // the call may wait for TCP's answer
     EXPECT_EQ(error, ECONNREFUSED) << errno_text(error);
     const About status("rdma_get_cm_event.status-error");
     throw NotTested{"rdma_connect itself says that the connection is refused: there is no event"};

@@ -33,7 +33,7 @@ class Fixture : public CmTest {
     const int error = ask_for(to);
     if (error == 0) {
       EXPECT_EQ(far().event().type, RDMA_CM_EVENT_REJECTED);
-    } else {  // some wait for TCP's answer
+    } else {  // the call may wait for TCP's answer
       EXPECT_EQ(error, ECONNREFUSED) << errno_text(error);
     }
     EXPECT_TRUE(stays_quiet(channel()));

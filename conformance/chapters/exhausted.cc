@@ -2,6 +2,7 @@
 //
 // Uses up everything that the device has. Others get nothing meanwhile, so these tests are for
 // --allow-disruptive.
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -22,7 +23,10 @@ class Fixture : public DeviceTest {
     std::vector<Object> all;
     Object more;
     int error = 0;
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(20));
     while (all.size() < std::min(claimed + 1, enough)) {
+      // As long again to destroy them. Firmware may need milliseconds for each.
+      if (std::chrono::steady_clock::now() > deadline) throw NotTested{"not exhausted within 20 s"};
       errno = 0;
       more = make();
       error = errno;

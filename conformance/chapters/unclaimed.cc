@@ -26,7 +26,7 @@ class Fixture : public PairTest {
     return attr;
   }
   bool has(unsigned flag) { return (claims().device_cap_flags & flag) != 0; }
-  // Some do so on InfiniBand: they claim queues and tables on Ethernet only, and look at no claim.
+  // Queues and tables may be claimed on Ethernet only, and made on InfiniBand, too.
   static constexpr const char* made_without_claim = "none is claimed, and one is made";
 };
 

@@ -75,12 +75,13 @@ class Fixture : public DeviceTest {
     return (device().attributes().device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING) != 0;
   }
 
-  // Of a type that takes rules. Raw packets need a right that a user may lack.
+  // Of a type that takes rules. Raw packets need Ethernet, and a right that a user may lack.
   Qp steered() {
     QpSpec spec;
     spec.type = IBV_QPT_RAW_PACKET;
     ibv_qp_init_attr attr = init_attributes(within_limits(context(), spec), cq(), cq());
-    Qp qp(CALL(ibv_create_qp(pd(), &attr)));
+    Qp qp;
+    if (device().is_ethernet()) qp = Qp(CALL(ibv_create_qp(pd(), &attr)));
     if (qp == nullptr) {
       spec.type = IBV_QPT_UD;
       qp = make_qp(pd(), cq(), spec);

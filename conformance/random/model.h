@@ -12,6 +12,8 @@
 // - A request that fails ends its queue: those behind it complete with IBV_WC_WR_FLUSH_ERR, and so do the
 //   receives. At the responder, an error in access or length does the same (IBA 9.9.2, 10.3.1.7; clauses
 //   error.rc.*).
+// - Between two devices a packet may be lost. One that tells of an error is not sent again, since the
+//   responder is in ERR: the request fails with IBV_WC_RETRY_EXC_ERR then (clauses retry.timeout.*).
 // - A SEND or a WRITE with immediate of a reliable connection waits for a receive as long as rnr_retry says
 //   (7: for ever; ibv_modify_qp(3)). Programs have 7 only.
 // - A byte has any value if two that are not ordered use it at a time, and one of them writes it. These are

@@ -38,8 +38,8 @@ struct Known {
   bool too_long_status = false;    // a message longer than its receive: IBV_WC_REM_OP_ERR
   bool window_bounds = false;      // bounds of windows are not checked
   bool invalidation_flag = false;  // IBV_WC_WITH_INV is missing, or is another flag
-  bool fence_counts_later =
-      false;  // a fenced request that is sent again waits for READs and atomics behind it
+  bool fence_counts_later = bool endless_retries = false;  // a retry_cnt of 7 never ends
+  false;  // a fenced request that is sent again waits for READs and atomics behind it
 };
 
 // What the device has, or both have. What it has not is in no program.
@@ -80,7 +80,8 @@ struct Setup {
   std::vector<ibv_mw_type> windows;
   std::vector<Connection> connections;
   uint32_t cqs = 1;  // of each device
-  RANDOM_FIELDS(buffers, regions, windows, connections, cqs)
+  uint8_t timeout = 14, retry_count = 7;
+  RANDOM_FIELDS(buffers, regions, windows, connections, cqs, timeout, retry_count)
 };
 
 constexpr uint32_t kDepth = 16;  // of every send, receive and shared receive queue

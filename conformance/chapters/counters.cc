@@ -80,11 +80,11 @@ class Fixture : public PairTest {
   static testing::AssertionResult grows(const Counter& counter, uint64_t before, uint64_t by = 1) {
     const auto deadline = Clock::now() + scaled(std::chrono::seconds(3));
     uint64_t seen = now(counter);
-    while (seen - before < by && Clock::now() < deadline) {
+    while (seen < before + by && Clock::now() < deadline) {
       give_way();
       seen = value_of(counter.path).value_or(before);
     }
-    if (seen - before >= by) return testing::AssertionSuccess();
+    if (seen >= before + by) return testing::AssertionSuccess();
     return testing::AssertionFailure()
            << counter.name << "; expected: " << by << " more than " << before << "; seen: " << seen;
   }
@@ -170,7 +170,8 @@ CONFORMANCE_TEST_AS(alone, counters, LifespanIsATime, "sysfs.hw_counters.lifespa
   EXPECT_LE(*milliseconds, 10000u);
 }
 
-// What a device sends to itself need not pass its port.
+// What a device sends to itself need not pass its port; if it does, it passes in both directions. Counters of 32
+// bits stop at their greatest value (InfiniBand vol. 1, 16.1.3.5).
 CONFORMANCE_TEST_AS(alone, counters, DataAreCounted, "sysfs.counters.data", "sysfs.counters.packets") {
   constexpr uint32_t message = 8192, messages = 128;
   const uint64_t words = uint64_t{message} * messages / 4, packets = words * 4 / pair().mtu_bytes();
@@ -199,7 +200,10 @@ CONFORMANCE_TEST_AS(alone, counters, DataAreCounted, "sysfs.counters.data", "sys
       throw NotTested{"what the device sends to itself does not pass its port"};
   for (size_t i = 0; i < std::size(rows); ++i) {
     const About about(rows[i].clause);
-    EXPECT_TRUE(grows(before[i].first, before[i].second, rows[i].least));
+    const auto& [of, was] = before[i];
+    const auto counted = grows(of, was, topology().is_loopback() ? 2 * rows[i].least : rows[i].least);
+    if (!counted && now(of) == UINT32_MAX) throw NotTested{of.name + " has reached its greatest value"};
+    EXPECT_TRUE(counted);
   }
 }
 

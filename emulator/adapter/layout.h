@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 29;
+inline constexpr uint32_t kLayoutVersion = 32;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -32,11 +32,14 @@ inline constexpr uint32_t kMaxSrqsPerProcess = 1u << 17;
 inline constexpr uint32_t kMaxMrsPerProcess = 1u << 21;  // keys: memory regions, and as many memory windows
 
 // A message of up to this many bytes travels in the completion entry. A longer one of up to kBounceSize bytes
-// travels in the bounce buffer of its receive slot. Anything longer is placed by the requester.
+// travels in the bounce buffer of its receive slot. A longer one of up to kLongestBounced bytes may travel in
+// the bounce ring of its queue pair (adapter/bounce_ring.h). Anything else is placed by the requester.
 inline constexpr uint32_t kCqeInlineSize = 96;
 inline constexpr uint32_t kStampedInlineSize = kCqeInlineSize - 8;  // in a CQ with time stamps
 inline constexpr uint32_t kCqeFirstLine = 32;  // bytes of the payload in an entry's first cache line
 inline constexpr uint32_t kBounceSize = 256;
+inline constexpr uint64_t kBounceRingSize = 128 * 1024;  // a power of two
+inline constexpr uint32_t kLongestBounced = 16 * 1024;
 
 // ---- completion queue ------------------------------------------------------------------------------------
 
@@ -368,12 +371,22 @@ enum PendingFlag : uint32_t {
   kPendingOverrun = 1u << 5,         // XRC_RECV: an SRQ's CQ had no room for its message: IBV_EVENT_QP_FATAL
   kPendingMigrated = 1u << 6,        // the peer has taken the alternate path, and this queue pair with it
   kPendingMigrationError = 1u << 7,  // the peer has, and leads elsewhere: IBV_EVENT_PATH_MIG_ERR
+  kPendingBounceRing = 1u << 8,      // the requester would use a bounce ring
 };
 
 inline constexpr uint32_t kFlushing = 1u << 31;
 
 // SharedQp::dest_index of a queue pair whose peer is reached by frames: the peer is in no table here.
 inline constexpr uint32_t kRemoteIndex = UINT32_MAX;
+
+// What a queue pair has sent or received beside the words `requests_` and `bytes_` below (traffic.h). They
+// only rise, and are added, never subtracted: a reader that comes between two of them sees no fall.
+struct PacketCounts {
+  std::atomic<uint64_t> more_packets;     // SENDs and WRITEs: packets, without the first of each
+  std::atomic<uint64_t> response_bytes;   // READs and atomics: the bytes that the responses bring
+  std::atomic<uint64_t> more_responses;   // READs: packets of the responses, without the first of each
+  std::atomic<uint64_t> group_datagrams;  // UD: messages to a multicast group
+};
 
 struct SharedQp {
   // Line 0, written by the owner, read by the requester with every request.
@@ -414,13 +427,14 @@ struct SharedQp {
   // Line 2, written by the requester.
   alignas(kCacheLine) std::atomic<uint32_t> expected_psn;
   std::atomic<uint32_t> msn;
-  std::atomic<uint64_t> rq_taken;  // receive WQEs consumed
-  std::atomic<uint64_t> requests_in;
-  std::atomic<uint64_t> bytes_in;
+  std::atomic<uint64_t> rq_taken;              // receive WQEs consumed
+  std::atomic<uint64_t> requests_in;           // without group_datagrams
+  std::atomic<uint64_t> bytes_in;              // without response_bytes; UD: without the GRH
   std::atomic<uint64_t> requester_generation;  // the generation the values above belong to
   // With `srq`: slot + 1 of the WQE that an unfinished message has taken; or 0. When the owner aborts the
   // message, the owner takes the slot out. While it completes the slot, the word has kFlushing set.
   std::atomic<uint32_t> srq_slot;
+  std::atomic<uint64_t> bounce_ring_written;  // bytes used, a running number; kept from generation to generation
   // Line 3, written by the requester when a condition is pending; read by the owner all the time.
   alignas(kCacheLine) std::atomic<uint32_t> pending_flags;
   // a request found no receive WQE: posting one wakes the requester
@@ -432,7 +446,7 @@ struct SharedQp {
   std::atomic<uint32_t> path_version;  // odd: the words are being written
   std::atomic<uint32_t> path_words[10];
   // Line 4, written by the owner's requester; for `verbena status`.
-  alignas(kCacheLine) std::atomic<uint64_t> requests_out;
+  alignas(kCacheLine) std::atomic<uint64_t> requests_out;  // as requests_in
   std::atomic<uint64_t> bytes_out;
   std::atomic<uint64_t> rq_posted;
   std::atomic<uint64_t> sq_posted;
@@ -456,8 +470,14 @@ struct SharedQp {
   // By the requester: the last receive completion with an error. Its wr_id is known when it is polled.
   std::atomic<uint64_t> receive_error_time;
   std::atomic<uint32_t> receive_error;  // ErrorWord
+  // Line 6, written by the owner: adapter/bounce_ring.h.
+  alignas(kCacheLine) std::atomic<uint64_t> bounce_ring_offset;  // 0: none
+  std::atomic<uint64_t> bounce_ring_freed;                       // bytes polled, a running number
+  // Lines 7 and 8, for the counters of the port. SENDs and WRITEs of one packet do not touch them.
+  alignas(kCacheLine) PacketCounts packets_out;  // written by the owner's requester
+  alignas(kCacheLine) PacketCounts packets_in;   // written by the requester
 };
-static_assert(sizeof(SharedQp) == 6 * kCacheLine);
+static_assert(sizeof(SharedQp) == 9 * kCacheLine);
 
 // SharedQp::error: status, vendor_err and queue of a completion.
 struct ErrorWord {

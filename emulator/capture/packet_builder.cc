@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "emulator.h"
 #include "engine/rules/psn.h"
@@ -21,6 +23,7 @@ using record::MessageRecord;
 using roce::PacketType;
 
 constexpr uint32_t kShortestMtu = 256, kLongestPacket = 4096;
+constexpr uint32_t kLongestFrame = 0xffff;  // bytes; of a ring that is damaged
 
 roce::TransportKind transport_of(uint8_t type) {
   if (type == IBV_QPT_UC) return roce::TransportKind::kUc;
@@ -75,6 +78,18 @@ bool is_sound(const MessageRecord& record, size_t payload) {
          record::for_each_kept(record.offset, record.end, record.mtu, record.snap, [](uint32_t, uint32_t) {});
 }
 
+// A record, and the bytes that it has kept. Nothing, if it cannot be one.
+template <typename Record>
+std::optional<std::pair<Record, std::span<const uint8_t>>> open_record(std::span<const std::byte> bytes) {
+  Record record;
+  if (bytes.size() < sizeof record) return std::nullopt;
+  std::memcpy(&record, bytes.data(), sizeof record);
+  const std::span rest(reinterpret_cast<const uint8_t*>(bytes.data()) + sizeof record,
+                       bytes.size() - sizeof record);
+  if (record.kept > rest.size() || record.kept > record.length) return std::nullopt;
+  return std::pair(record, rest.first(record.kept));
+}
+
 }  // namespace
 
 struct PacketBuilder::Message {
@@ -90,13 +105,13 @@ void PacketBuilder::take(uint32_t ring, std::span<const std::byte> bytes) {
   record::Head head;
   if (bytes.size() < sizeof head) return;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.kind == record::Kind::kPacket && bytes.size() >= sizeof(record::PacketRecord)) {
-    record::PacketRecord packet;
-    std::memcpy(&packet, bytes.data(), sizeof packet);
-    const std::span rest(reinterpret_cast<const uint8_t*>(bytes.data()) + sizeof packet,
-                         bytes.size() - sizeof packet);
-    if (packet.kept <= rest.size() && packet.kept <= packet.length)
-      take_packet(packet, rest.first(packet.kept));
+  if (head.kind == record::Kind::kPacket) {
+    if (const auto found = open_record<record::PacketRecord>(bytes)) take_packet(found->first, found->second);
+    return;
+  }
+  if (head.kind == record::Kind::kFrame) {
+    if (const auto found = open_record<record::FrameRecord>(bytes)) take_frame(found->first, found->second);
+    return;
   }
   if (head.kind != record::Kind::kMessage || bytes.size() < sizeof(MessageRecord)) return;
   MessageRecord record;
@@ -118,7 +133,12 @@ void PacketBuilder::take_packet(const record::PacketRecord& record, std::span<co
   size_t captured = frame.size();
   if (record.kept < record.length) captured -= record.length - record.kept + roce::kIcrcSize;
   sink_({record.head.time, frame.first(std::min<size_t>(captured, snap_)),
-         static_cast<uint32_t>(frame.size()), record.route, packet});
+         static_cast<uint32_t>(frame.size()), &record.route, &packet});
+}
+
+void PacketBuilder::take_frame(const record::FrameRecord& record, std::span<const uint8_t> bytes) {
+  if (record.length > kLongestFrame) return;
+  sink_({record.head.time, bytes.first(std::min<size_t>(bytes.size(), snap_)), record.length});
 }
 
 void PacketBuilder::take_message(uint32_t ring, const MessageRecord& record,
@@ -279,7 +299,7 @@ void PacketBuilder::emit(const Message& message, const roce::Packet& packet, siz
   if (kept < packet.payload.size())
     captured -= roce::kIcrcSize + (-packet.payload.size() & 3) + packet.payload.size() - kept;
   sink_({record.head.time, frame.first(std::min<size_t>(captured, snap_)),
-         static_cast<uint32_t>(frame.size()), route, packet});
+         static_cast<uint32_t>(frame.size()), &route, &packet});
 }
 
 }  // namespace verbena::capture

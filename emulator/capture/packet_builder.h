@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Makes of records what adapters would have put on the wire: the packets of a request and of its response,
-// one after the other, cut at the path MTU.
+// one after the other, cut at the path MTU; and the frames of raw packet queue pairs as they are.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,9 @@ struct CapturedPacket {
   int64_t time;                    // ns, CLOCK_MONOTONIC
   std::span<const uint8_t> frame;  // what was kept of it
   uint32_t length;                 // of the whole frame, bytes
-  const PacketRoute& route;
-  const roce::Packet& packet;  // its payload: what was kept, then zeros
+  // Of a packet of RoCE v2; nullptr: the frame of a raw packet queue pair.
+  const PacketRoute* route = nullptr;
+  const roce::Packet* packet = nullptr;  // its payload: what was kept, then zeros
 };
 
 class PacketBuilder {
@@ -52,6 +53,7 @@ class PacketBuilder {
 
   void take_message(uint32_t ring, const record::MessageRecord& record, std::span<const uint8_t> payload);
   void take_packet(const record::PacketRecord& record, std::span<const uint8_t> bytes);
+  void take_frame(const record::FrameRecord& record, std::span<const uint8_t> bytes);
   template <typename Each>
   void for_each_packet(const Message& message, Each each);
   void send_data(const Message& message);

@@ -115,14 +115,38 @@ std::string reply_text(uint8_t syndrome) {
 
 }  // namespace
 
+namespace {
+
+std::string hardware_text(std::span<const uint8_t> address) {
+  char text[18];
+  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", address[0], address[1], address[2],
+                address[3], address[4], address[5]);
+  return text;
+}
+
+std::string frame_text(const CapturedPacket& captured) {
+  constexpr size_t kAddress = 6, kHeader = 14;
+  const std::span<const uint8_t> frame = captured.frame;
+  const std::string length = std::to_string(captured.length) + " bytes";
+  if (frame.size() < kHeader) return "Ethernet " + length;
+  char type[16];
+  std::snprintf(type, sizeof type, "0x%02x%02x", frame[2 * kAddress], frame[2 * kAddress + 1]);
+  return hardware_text(frame.subspan(kAddress, kAddress)) + " > " + hardware_text(frame.first(kAddress)) +
+         " Ethernet, type " + type + ", " + length;
+}
+
+}  // namespace
+
 std::string packet_text(const CapturedPacket& captured) {
-  const roce::Packet& packet = captured.packet;
+  if (captured.packet == nullptr) return frame_text(captured);
+  const roce::Packet& packet = *captured.packet;
   const roce::OpcodeInfo* const info = roce::find_opcode(packet.bth.opcode);
   if (info == nullptr) return "?";
   char numbers[96];
   std::snprintf(numbers, sizeof numbers, " QP 0x%06x PSN 0x%06x", packet.bth.destination_qpn, packet.bth.psn);
-  std::string text = address_text(captured.route.source) + " > " + address_text(captured.route.destination) +
-                     " " + name_of(info->transport) + " " + name_of(info->type) + numbers;
+  std::string text = address_text(captured.route->source) + " > " +
+                     address_text(captured.route->destination) + " " + name_of(info->transport) + " " +
+                     name_of(info->type) + numbers;
   if (info->has_payload) text += " " + std::to_string(packet.payload.size()) + " bytes";
   if ((info->headers & roce::kHasAeth) != 0) text += reply_text(packet.aeth.syndrome);
   return text;

@@ -50,6 +50,10 @@ int append(const NodeDirectory& directory, const std::string& node, uint32_t dev
     log.events[number % DeviceEventLog::kLength].store(event.pack(), std::memory_order_relaxed);
     const uint32_t down = is_down ? log.ports_down() | bit : log.ports_down() & ~bit;
     log.word.store((number + 1) << 2 | down, std::memory_order_release);
+    if (type == IBV_EVENT_PORT_ERR)
+      directory.header()
+          .port_counts[port_place(device, event.port)][static_cast<size_t>(PortCount::kLinkDowned)]
+          .fetch_add(1, std::memory_order_relaxed);
   }
   publish_ports(directory);
   // A cleaner of old files may have deleted the tree: it is made again in the right state.

@@ -147,6 +147,8 @@ void write_port(TreeWriter& tree, const DeviceDescription& device, uint32_t numb
   tree.folder(port + "/hw_counters");
   tree.line(port + "/hw_counters/lifespan", "0");  // milliseconds that a value is kept: each one is fresh
   for (const char* name : kHwCounterNames) tree.line(port + "/hw_counters/" + name, "0");
+  tree.folder(port + "/counters");
+  for (const char* name : kPmaCounterNames) tree.line(port + "/counters/" + name, "0");
   write_gids(tree, port, device.port(number));
 }
 
@@ -271,14 +273,14 @@ int show_port_state(const std::string& folder, const DeviceDescription& device, 
   return 0;
 }
 
-int show_counter(const std::string& folder, const DeviceDescription& device, uint32_t port, const char* name,
-                 uint64_t value) {
+int show_counter(const std::string& folder, const DeviceDescription& device, uint32_t port,
+                 const std::string& name, uint64_t value) {
   const std::string fresh = "counter." + std::to_string(gettid()) + ".new";
   TreeWriter tree(folder);
   unlink((folder + "/" + fresh).c_str());  // of a process with this number that was killed
   tree.line(fresh, std::to_string(value));
   if (tree.error() != 0) return tree.error();
-  const std::string path = folder + "/" + port_folder(device, port) + "/hw_counters/" + name;
+  const std::string path = folder + "/" + port_folder(device, port) + "/" + name;
   return rename((folder + "/" + fresh).c_str(), path.c_str()) != 0 ? errno : 0;
 }
 

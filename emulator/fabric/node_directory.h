@@ -29,6 +29,7 @@
 #include <new>
 
 #include "adapter/layout.h"
+#include "adapter/traffic.h"
 #include "fabric/counted.h"
 #include "fabric/device_events.h"
 #include "fabric/device_table.h"
@@ -113,6 +114,7 @@ struct DirectoryHeader {
   alignas(64) std::atomic<uint64_t> packet_drops[kPacketDrops];
   // Each process adds to them.
   alignas(64) std::atomic<uint64_t> past_counters[kPortPlaces][kPastCounters];
+  std::atomic<uint64_t> port_counts[kPortPlaces][kPortCounts];  // PortCount
   alignas(64) InstrumentEntry instruments[kMaxInstruments];
 };
 

@@ -93,6 +93,12 @@ struct PacketEvent {
   std::span<const uint8_t> bytes;  // from the BTH to the padding; valid during the call
 };
 
+// An Ethernet frame that a raw packet queue pair sends.
+struct FrameEvent {
+  uint32_t source_qpn;
+  std::span<const uint8_t> bytes;  // from the destination's address on, without FCS; valid during the call
+};
+
 // A work request that has been posted.
 struct PostEvent {
   uint32_t qpn;  // of an SRQ its number
@@ -154,6 +160,7 @@ class Observer {
   virtual void on_response(const ResponseEvent&) {}
   virtual void on_datagram(const DatagramEvent&) {}
   virtual void on_packet(const PacketEvent&) {}
+  virtual void on_frame(const FrameEvent&) {}
   virtual void on_post(const PostEvent&) {}
   virtual void on_poll(const PollEvent&) {}
   virtual void on_event(const RaisedEvent&) {}

@@ -17,6 +17,7 @@ enum class Kind : uint16_t {
   kMessage = 1,   // MessageRecord, then payload
   kPacket = 2,    // PacketRecord, then the beginning of the packet
   kTimeline = 3,  // TimelineRecord
+  kFrame = 4,     // FrameRecord, then the beginning of the frame
 };
 
 struct Head {
@@ -70,6 +71,18 @@ struct PacketRecord {
   uint8_t reserved[6] = {};
 };
 static_assert(sizeof(PacketRecord) % kAlignment == 0);
+
+// An Ethernet frame of a raw packet queue pair: a FrameEvent.
+struct FrameRecord {
+  static constexpr Kind kKind = Kind::kFrame;
+
+  Head head{};
+  uint32_t source_qpn = 0;
+  uint32_t length = 0;  // bytes of the frame, without FCS
+  uint32_t kept = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(FrameRecord) % kAlignment == 0);
 
 // What has happened; of which queue pair, `qpn`, and with what in the other fields.
 enum class Step : uint8_t {

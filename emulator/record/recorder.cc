@@ -197,6 +197,16 @@ void Recorder::on_packet(const PacketEvent& event) {
   ring_.write(record, kept, [&](std::byte* to) { std::memcpy(to, event.bytes.data(), kept); });
 }
 
+void Recorder::on_frame(const FrameEvent& event) {
+  pass_on(&Observer::on_frame, event);
+  const RecordWish wanted = wish();
+  if ((wanted.classes & kRecordPackets) == 0) return;
+  const auto length = static_cast<uint32_t>(event.bytes.size());
+  const uint32_t kept = std::min(length, wanted.snap);
+  const FrameRecord record{.source_qpn = event.source_qpn, .length = length, .kept = kept};
+  ring_.write(record, kept, [&](std::byte* to) { std::memcpy(to, event.bytes.data(), kept); });
+}
+
 void Recorder::on_response(const ResponseEvent& event) {
   pass_on(&Observer::on_response, event);
   const RecordWish wanted = wish();

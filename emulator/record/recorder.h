@@ -30,6 +30,7 @@ class Recorder final : public Observer, public FastPathObserver {
   void on_response(const ResponseEvent& event) override;
   void on_datagram(const DatagramEvent& event) override;
   void on_packet(const PacketEvent& event) override;
+  void on_frame(const FrameEvent& event) override;
   void on_completion(const CompletionEvent& event) override;
   void on_state(const StateEvent& event) override;
   void on_post(const PostEvent& event) override;

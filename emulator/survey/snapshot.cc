@@ -133,10 +133,11 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.sends_outstanding = distance(acquire(qp.sq_posted), completed);
   const uint64_t taken = acquire(qp.rq_taken);
   copy.receives_posted = distance(acquire(qp.rq_posted), taken);
-  copy.requests_out = acquire(qp.requests_out);
-  copy.bytes_out = acquire(qp.bytes_out);
-  copy.requests_in = acquire(qp.requests_in);
-  copy.bytes_in = acquire(qp.bytes_in);
+  const RequestCounts requests = requests_of(qp);
+  copy.requests_out = requests.requests_out;
+  copy.bytes_out = requests.bytes_out;
+  copy.requests_in = requests.requests_in;
+  copy.bytes_in = requests.bytes_in;
   copy.rnr_naks = acquire(qp.rnr_naks);
   copy.retries = acquire(qp.retries);
   copy.dropped = acquire(qp.dropped);
@@ -146,6 +147,7 @@ QpSnapshot copy_qp(const NodeDirectory& directory, const SharedQp& qp) {
   copy.state_since = acquire(qp.state_since);
   copy.rnr_since = rnr_since(qp, copy.state);
   copy.rnr_is_endless = acquire(qp.rnr_is_endless) != 0;
+  copy.traffic = traffic_of(qp);
   copy.error = last_error(qp);
   return copy;
 }
@@ -349,6 +351,8 @@ NodeSnapshot look(const std::string& path, bool whole) {
     node.pkey_violations[i] = acquire(directory.header().pkey_violations[i]);
     for (size_t j = 0; j < node.past[i].size(); ++j)
       node.past[i][j] = acquire(directory.header().past_counters[i][j]);
+    for (size_t j = 0; j < node.port_counts[i].size(); ++j)
+      node.port_counts[i][j] = acquire(directory.header().port_counts[i][j]);
   }
   for (size_t i = 0; i < kPacketDrops; ++i)
     node.packet_drops[i] = acquire(directory.header().packet_drops[i]);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "adapter/traffic.h"
 #include "cm/id_table.h"
 #include "fabric/device_table.h"
 #include "fabric/node_directory.h"
@@ -77,6 +78,7 @@ struct QpSnapshot {
   uint64_t state_since = 0;      // ns, CLOCK_REALTIME
   uint64_t rnr_since = 0;  // likewise: since then it waits for a receive request of its peer; 0: it does not
   bool rnr_is_endless = false;  // rnr_retry 7
+  PortCountValues traffic{};    // through the port
   ErrorSnapshot error;
 };
 
@@ -176,6 +178,7 @@ struct NodeSnapshot {
   std::array<uint32_t, kPortPlaces> pkey_violations{};
   std::array<uint64_t, kPacketDrops> packet_drops{};
   std::array<PastCounters, kPortPlaces> past{};  // of queue pairs that are destroyed
+  std::array<PortCountValues, kPortPlaces> port_counts{};
   std::string cm_problem;  // why the connection manager's table cannot be read; "": it can, or there is none
   std::vector<ProcessSnapshot> processes;
 };

@@ -242,9 +242,10 @@ void add_capture(CLI::App& app, CommandLine& line) {
       app.add_subcommand("capture", "show the node's traffic as RoCE v2 packets, for Wireshark and tshark");
   command->footer(
       "The packets are those that adapters would have sent, with all headers, cut at the path MTU, with\n"
-      "acknowledgements, NAKs and responses; the bytes are those that were moved. Processes that run already "
-      "are\n"
-      "captured from now on. Ends when the program ends, at ^C, or as the options say: a program that still "
+      "acknowledgements, NAKs and responses; the bytes are those that were moved. Frames of raw packet queue "
+      "pairs\n"
+      "are shown as they are. Processes that run already are captured from now on. Ends when the program "
+      "ends, at ^C, or as the options say: a program that still "
       "runs then\n"
       "gets SIGTERM. The exit status is the program's; 0 if that SIGTERM has ended it.\n"
       "Each process keeps its newest records in memory (--ring); what is overwritten before it is read is "

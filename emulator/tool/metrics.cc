@@ -37,7 +37,8 @@ void add_metrics(CLI::App& app, CommandLine& line) {
   command->footer(
       "Chooses nodes as `verbena status` does. The format is Prometheus' text format, as its textfile "
       "collector\n"
-      "reads it. The counters of ports are those of /sys/class/infiniband/DEVICE/ports/N/hw_counters.\n"
+      "reads it. The counters of ports are those of /sys/class/infiniband/DEVICE/ports/N/hw_counters\n"
+      "and .../counters.\n"
       "The exit status is 1 when a node cannot be read.\n\n"
       "Examples:\n"
       "  verbena metrics\n"

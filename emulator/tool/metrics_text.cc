@@ -44,6 +44,25 @@ constexpr std::array<const char*, kHwCounters> kHelp = {
     "Datagrams that no queue pair takes.",
 };
 
+struct PmaHelp {
+  PmaCounter counter;
+  const char* help;
+};
+// Those that are not always 0.
+constexpr PmaHelp kPmaHelp[] = {
+    {PmaCounter::kSentData, "Payload that the port has sent, in units of 4 bytes."},
+    {PmaCounter::kReceivedData, "Payload that the port has received, in units of 4 bytes."},
+    {PmaCounter::kSentPackets, "Packets that the port has sent."},
+    {PmaCounter::kReceivedPackets, "Packets that the port has received."},
+    {PmaCounter::kUnicastSent, "Of the packets sent: those to one queue pair."},
+    {PmaCounter::kUnicastReceived, "Of the packets received: those to one queue pair."},
+    {PmaCounter::kMulticastSent, "Of the packets sent: those to a group."},
+    {PmaCounter::kMulticastReceived, "Of the packets received: those to a group."},
+    {PmaCounter::kLinkDowned, "How often the port went down."},
+    {PmaCounter::kReceiveErrors, "RoCE v2: packets received damaged."},
+    {PmaCounter::kSendDiscards, "As verbena_port_send_lost_total."},
+};
+
 // Backslash, quotation mark and line feed are escaped in a label's value.
 std::string escaped(const std::string& value) {
   std::string text;
@@ -119,6 +138,17 @@ std::string ports_text(const std::vector<NodeSnapshot>& nodes) {
     Metric metric(name.c_str(), "counter", kHelp[i]);
     for_each_port(nodes, [&](const NodeSnapshot& node, uint32_t device, uint32_t port, const Labels& labels) {
       metric.add(labels, static_cast<double>(hw_counters(node, device, port)[i]));
+    });
+    text += metric.text();
+  }
+  for (const PmaHelp& what : kPmaHelp) {
+    const std::string file = kPmaCounterNames[static_cast<size_t>(what.counter)];
+    const std::string name =
+        fmt::format("verbena_{}{}_total", file.starts_with("port_") ? "" : "port_", file);
+    Metric metric(name.c_str(), "counter", what.help);
+    for_each_port(nodes, [&](const NodeSnapshot& node, uint32_t device, uint32_t port, const Labels& labels) {
+      metric.add(labels,
+                 static_cast<double>(pma_counters(node, device, port)[static_cast<size_t>(what.counter)]));
     });
     text += metric.text();
   }

@@ -115,7 +115,8 @@ bool may_concern_node(const char* path) {
 
 bool is_counter(const char* path) {
   for (const char* at = path; *at != 0; ++at)
-    if (*at == '/' && begins_with(at, literal("/hw_counters/"))) return true;
+    if (*at == '/' && (begins_with(at, literal("/hw_counters/")) || begins_with(at, literal("/counters/"))))
+      return true;
   return false;
 }
 

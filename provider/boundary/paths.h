@@ -34,8 +34,8 @@ enum class Place {
 // link depends on the link.
 Place judge_path(const char* node, size_t node_length, const char* path, char* out, size_t capacity);
 
-// Might this be the path of a counter of a port, …/hw_counters/NAME? `path` is one that judge_path() has
-// written.
+// Might this be the path of a counter of a port, …/hw_counters/NAME or …/counters/NAME? `path` is one that
+// judge_path() has written.
 bool is_counter(const char* path);
 
 // Is this "uverbs" and a decimal number, and nothing else?

@@ -89,7 +89,24 @@ for name, qp in pairs.items():
     check(f"the {name} queue pair", (entry["type"], entry["state"], entry["pdn"]), (name, "RESET", domain))
 check("one by its number", rdma("resource", "show", "qp", "lqpn", str(with_srq.qp_num))[0]["lqpn"], with_srq.qp_num)
 
+PORT = "/sys/class/infiniband/verbena0/ports/1"
+# pma_attrs_ext[] of Linux' drivers/infiniband/core/sysfs.c
+PMA = """VL15_dropped excessive_buffer_overrun_errors link_downed link_error_recovery local_link_integrity_errors
+    multicast_rcv_packets multicast_xmit_packets port_rcv_constraint_errors port_rcv_data port_rcv_errors port_rcv_packets
+    port_rcv_remote_physical_errors port_rcv_switch_relay_errors port_xmit_constraint_errors port_xmit_data
+    port_xmit_discards port_xmit_packets port_xmit_wait symbol_error unicast_rcv_packets unicast_xmit_packets""".split()
+
+
+def pma():
+    """The folder `counters`, read as cat does."""
+    check("the files in counters", sorted(os.listdir(f"{PORT}/counters")), sorted(PMA))
+    done = subprocess.run(["cat", *(f"{PORT}/counters/{name}" for name in PMA)], capture_output=True, text=True, timeout=60,
+                          check=True)
+    return dict(zip(PMA, map(int, done.stdout.split()), strict=True))
+
+
 before = statistics()
+pma_before = pma()
 sides = [rc_loopback.Side(context) for _ in range(2)]
 sides[0].connect(context, sides[1])
 sides[1].connect(context, sides[0])
@@ -99,7 +116,9 @@ check("a connected queue pair", (connected["state"], connected["rqpn"], connecte
 for _ in range(3):
     sides[0].post(enums.IBV_WR_RDMA_WRITE, 1000, sides[1])
     sides[0].completion(7)
-ROSE = {"sent_requests": 3, "sent_bytes": 3000, "rcvd_requests": 3, "rcvd_bytes": 3000}
+sides[0].post(enums.IBV_WR_RDMA_READ, 3000, sides[1])
+sides[0].completion(7)
+ROSE = {"sent_requests": 4, "sent_bytes": 6000, "rcvd_requests": 4, "rcvd_bytes": 6000}
 
 
 def rise():
@@ -108,16 +127,30 @@ def rise():
 
 
 check("the counters", rise(), ROSE)
-COUNTERS = "/sys/class/infiniband/verbena0/ports/1/hw_counters"
+COUNTERS = f"{PORT}/hw_counters"
 now = statistics()
 check("the files of the counters", sorted(os.listdir(COUNTERS)), sorted([*now, "lifespan"]))
 for name, value in now.items():
     check(f"the file of {name}", int(open(os.path.join(COUNTERS, name)).read()), value)
 cat = subprocess.run(["cat", os.path.join(COUNTERS, "sent_bytes")], capture_output=True, text=True, timeout=60, check=True)
 check("sent_bytes, by cat", cat.stdout, f"{now['sent_bytes']}\n")
+
+# Three messages of one packet each, and their acknowledgements; a READ, whose response is three packets. Both ends are
+# at this port. 4 bytes are a unit.
+PMA_ROSE = {"port_xmit_data": 1500, "port_rcv_data": 1500, "port_xmit_packets": 10, "port_rcv_packets": 10,
+            "unicast_xmit_packets": 10, "unicast_rcv_packets": 10}
+
+
+def pma_rise():
+    now = pma()
+    return {name: now[name] - pma_before[name] for name in now if now[name] != pma_before[name]}
+
+
+check("the folder counters", pma_rise(), PMA_ROSE)
 for side in sides:
     side.close()
 check("the counters without the queue pairs", rise(), ROSE)
+check("the folder counters without the queue pairs", pma_rise(), PMA_ROSE)
 check("counters bound to queue pairs", rdma("statistic", "qp", "show"), [])
 check("the mode of those", [port["mode"] for port in rdma("statistic", "qp", "mode")], ["qp auto off"])
 

@@ -226,6 +226,22 @@ TEST(Metrics, TellWhatANodeWithPacketsHasDropped) {
             std::string::npos);
 }
 
+TEST(Metrics, TellWhatThePortsHaveCounted) {
+  Screen screen(1);
+  screen.nodes[0].path = "/n";
+  screen.nodes[0].devices.count = 1;
+  screen.nodes[0].port_counts[0][static_cast<size_t>(PortCount::kSentOctets)] = 4000;
+  screen.nodes[0].processes[0].qps[0].traffic[static_cast<size_t>(PortCount::kSentOctets)] = 40;
+  const std::string text = metrics_as_text(screen.nodes, false);
+  EXPECT_NE(
+      text.find(
+          "# TYPE verbena_port_xmit_data_total counter\nverbena_port_xmit_data_total{node=\"/n\",device="),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("port=\"1\"} 1010\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("verbena_port_link_downed_total{"), std::string::npos);
+}
+
 TEST(Metrics, EscapeLabels) {
   Screen screen(1);
   screen.nodes[0].path = "a\"b\\c\nd";

@@ -19,6 +19,7 @@
 #include "engine/objects/memory_objects.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/receive/bounce_memory.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/rules/small_copy.h"
 #include "faults/injection.h"
@@ -49,6 +50,7 @@ struct EagerData {
   uint32_t max_sge;
   std::byte* from;
   uint32_t length;
+  BouncedMessage bounced{};  // if it lies in the bounce ring of the queue pair
 };
 
 EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
@@ -61,10 +63,12 @@ EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
     return {wqe, max_sge, reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload)) + header,
             std::min<uint32_t>(entry.byte_len, kCqeInlineSize - header)};
   }
-  return {wqe, max_sge,
-          cqe_owner.srq != nullptr ? cqe_owner.srq->ring.bounce(entry.index)
-                                   : cqe_owner.qp->receives.bounce(entry.index),
-          std::min(entry.byte_len, kBounceSize)};
+  std::byte* const slot = cqe_owner.srq != nullptr ? cqe_owner.srq->ring.bounce(entry.index)
+                                                   : cqe_owner.qp->receives.bounce(entry.index);
+  if (entry.byte_len <= kBounceSize || cqe_owner.qp == nullptr)
+    return {wqe, max_sge, slot, std::min(entry.byte_len, kBounceSize)};
+  const BouncedMessage bounced = find_bounced(*cqe_owner.qp, slot, entry.byte_len);
+  return {wqe, max_sge, bounced.bytes, bounced.bytes != nullptr ? entry.byte_len : 0, bounced};
 }
 
 // Is the buffer a part of a region of this process? The WQE lies in shared memory, so it is not believed.
@@ -90,10 +94,27 @@ inline bool is_registered(Cq& cq, const CqeOwner& cqe_owner, const WqeSge& sge, 
          is_registered_slowly(cq, cqe_owner, sge, length);
 }
 
+// Copies a message from the bounce ring to the buffers of its WQE.
+[[gnu::noinline]] void scatter_bounced(Cq& cq, const CqeOwner& cqe_owner, const ReceiveWqe& wqe,
+                                       uint32_t max_sge, const BouncedMessage& message, uint32_t length) {
+  const std::byte* from = message.bytes;
+  for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && length != 0; ++i) {
+    const WqeSge sge = wqe.sge[i];
+    const uint32_t n = std::min(sge.length, length);
+    if (n == 0) continue;
+    if (!is_registered(cq, cqe_owner, sge, n)) break;
+    std::memcpy(reinterpret_cast<void*>(sge.address), from, n);
+    from += n;
+    length -= n;
+  }
+  free_bounced(*cqe_owner.qp, message);
+}
+
 // Copies eager data to the buffers of its WQE. `read_ahead`: probably another message lies this many slots
 // further on, and is prefetched; 0: none is known.
 void scatter(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_ahead) {
-  const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
+  const auto [wqe, max_sge, source, length, bounced] = eager_of(cqe_owner, entry);
+  if (bounced.bytes != nullptr) return scatter_bounced(cq, cqe_owner, wqe, max_sge, bounced, length);
   uint32_t left = length;
   if ((entry.flags & kCqeInline) == 0 && read_ahead != 0 && cqe_owner.srq == nullptr) {
     const std::byte* next = cqe_owner.qp->receives.bounce(entry.index + read_ahead);
@@ -114,18 +135,19 @@ void scatter(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, uint32_t read_
 // The same through system calls, off the data path: the program may have unmapped the buffer before it
 // deregisters it, and a direct copy would fault.
 void scatter_safely(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry) {
-  const auto [wqe, max_sge, source, length] = eager_of(cqe_owner, entry);
+  const auto [wqe, max_sge, source, length, bounced] = eager_of(cqe_owner, entry);
   uint32_t left = length;
   std::byte* from = source;
   for (uint32_t i = 0; i < wqe.sge_count && i < max_sge && left != 0; ++i) {
     const WqeSge sge = wqe.sge[i];
     const uint32_t n = std::min(sge.length, left);
-    if (n != 0 && !is_registered(cq, cqe_owner, sge, n)) return;
+    if (n != 0 && !is_registered(cq, cqe_owner, sge, n)) break;
     const iovec local{from, n}, remote{reinterpret_cast<void*>(sge.address), n};
     cq.process->self().write(cq.process->directory(), &local, 1, &remote, 1);
     from += n;
     left -= n;
   }
+  if (bounced.bytes != nullptr) free_bounced(*cqe_owner.qp, bounced);
 }
 
 CqeOwner cqe_owner_of(const Cq& cq, const Cqe& entry) {

@@ -241,6 +241,7 @@ VendorError send_datagram(Qp& qp, const SendOperation& operation, const SendRequ
   message.immediate = request.immediate;
   message.length = kGrhBytes + request.length;
   message.solicited = (request.flags & IBV_SEND_SOLICITED) != 0;
+  message.to_group = ah->multicast;
   message.flags = kCqeReceive | kCqeFromShared | kCqeDatagram;
   if (operation.carries_immediate) message.flags |= kCqeWithImmediate;
   if (message.solicited) message.flags |= kCqeSolicited;
@@ -289,6 +290,7 @@ Delivery receive_remote_datagram(DatagramSender& from, const RemoteDatagram& dat
   message.flags = static_cast<uint8_t>(kCqeReceive | kCqeFromShared | kCqeDatagram |
                                        (datagram.flags & (kCqeWithImmediate | kCqeSolicited)));
   message.may_wait = may_wait;
+  message.to_group = datagram.target_qpn == kMulticastQpn;
   std::memcpy(message.bytes, datagram.bytes, datagram.length);
   const bool is_elsewhere = from.origin.node != nullptr && !(*from.origin.node == kThisNode) &&
                             from.process->directory().devices().network.kind != NetworkKind::kRoce;

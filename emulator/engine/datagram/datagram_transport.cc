@@ -2,6 +2,7 @@
 #include "engine/datagram/datagram_transport.h"
 
 #include "engine/completion/send_completion.h"
+#include "engine/datagram/address_handle.h"
 #include "engine/datagram/datagram.h"
 #include "engine/objects/qp.h"
 #include "engine/requester/requester.h"
@@ -15,7 +16,7 @@ class DatagramTransport final : public Transport {
     if (must_wait(qp, request)) return {SendOutcome::kYield};
     if (const VendorError error = send_datagram(qp, operation, request); error != VendorError::none)
       return {SendOutcome::kFailed, error};
-    const bool completed = finish_request(qp, request);
+    const bool completed = finish_request(qp, request, request.ah->multicast);
     raise_both_events(qp, completed, [&] { raise_datagram_events(qp); });
     return {SendOutcome::kCompleted};
   }

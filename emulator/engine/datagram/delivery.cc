@@ -186,8 +186,9 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
     to.adapter->report(there);
     return Delivery::kDropped;
   }
-  there.requests_in.fetch_add(1, std::memory_order_relaxed);
-  there.bytes_in.fetch_add(message.length, std::memory_order_relaxed);
+  (message.to_group ? there.packets_in.group_datagrams : there.requests_in)
+      .fetch_add(1, std::memory_order_relaxed);
+  there.bytes_in.fetch_add(message.length - message.header_bytes, std::memory_order_relaxed);
   return Delivery::kTaken;
 }
 

@@ -30,6 +30,7 @@ struct DatagramMessage {
   uint8_t flags = 0;    // CqeFlags
   bool solicited = false;
   bool may_wait = false;  // for a receive request
+  bool to_group = false;  // multicast
   uint8_t bytes[kGrhBytes + kMaxDatagram];
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "engine/completion/send_completion.h"
@@ -18,6 +19,7 @@
 #include "engine/rules/flow_fields.h"
 #include "engine/rules/frame_checksum.h"
 #include "fabric/hazards.h"
+#include "observe/observer.h"
 
 namespace verbena {
 namespace {
@@ -154,6 +156,8 @@ VendorError send_frame(Qp& qp, const SendOperation& operation, const SendRequest
   from.events_due.clear();
   if (port_down(qp.process->directory(), qp.context->device_index, qp.attr.port_num))
     return VendorError::none;  // lost on the way
+  if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
+    seen->on_frame({qp.shared->qpn, std::span(message.bytes).first(message.length)});
   try {
     send_to_devices(from, message);
   } catch (const std::bad_alloc&) {

@@ -162,8 +162,9 @@ bool carry_out_small_rdma(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
     return false;
 
   const uint64_t packets = packets_of(sge.length, qp.requester.mtu);
-  count_request(qp.requester, sge.length, packets);
-  advance(qp, sge.length, packets);
+  const Passing passing = passing_of(brings_response(operation));
+  count_request(qp.requester, passing, sge.length, packets);
+  advance(qp, passing, sge.length, packets);
   const uint64_t number = pass_through_queue(qp);
   if (qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0) {
     append_send_completion(qp, {wr.wr_id, number, wr.opcode, sge.length});

@@ -80,8 +80,8 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   note_eager(path, claim.position);
   count_taken(path);
   static_assert(kBounceSize <= 256);  // one packet, whatever the path MTU
-  count_request(qp.requester, length, 1);
-  advance(qp, length, 1);
+  count_request(qp.requester, Passing::kRequest, length, 1);
+  advance(qp, Passing::kRequest, length, 1);
   const uint64_t number = pass_through_queue(qp);
   const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   if (signaled) append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});

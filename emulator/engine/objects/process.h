@@ -133,6 +133,11 @@ class Process {
   std::vector<Context*> left_contexts;  // closed, and still used (Context::users)
   void delete_unused_contexts();        // of left_contexts
 
+  // Messages through bounce rings (adapter/bounce_ring.h): own rings, and the longest message that this
+  // process sends through those of others.
+  std::atomic<uint32_t> bounce_rings{0};
+  std::atomic<uint32_t> longest_bounced{0};
+
  private:
   const Above above_;
   NodeMembership membership_;

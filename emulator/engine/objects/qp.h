@@ -151,6 +151,7 @@ struct Qp {
   // Memory in the segment, freed with the queue pair.
   uint64_t rq_offset = 0;
   uint64_t rq_bytes = 0;
+  std::atomic<std::byte*> bounce_ring{nullptr};  // adapter/bounce_ring.h; nullptr: none has been asked for
 };
 
 // True: the verb returns EIO (Process::dead()).

@@ -17,6 +17,7 @@
 #include "adapter/receive_ring.h"
 #include "adapter/shared_receive_ring.h"
 #include "fabric/peer_adapter.h"
+#include "adapter/bounce_ring.h"
 #include "observe/observer.h"
 
 namespace verbena {
@@ -53,12 +54,16 @@ struct PeerPath {
   uint32_t eager_generation = 0;  // CompletionRing::generation of these positions
   bool has_eager = false;
   bool established = false;  // COMM_EST was reported in this generation
+  bool asked_for_bounce_ring = false;
   // A receive completion was appended and its event is still to be raised. 0: none; 1: one; 2: one as if
   // solicited.
   uint8_t event_due = 0;
   uint32_t receive_pd = 0;            // the PD there to which the keys of receive requests must belong,
   uint32_t remote_pd = 0;             // and to which those of RDMA operations
   uint32_t current_wqe = 0;               // slot + 1 of the receive WQE taken there for the current message
+  BounceRing bounce_ring;             // of `qp`; bytes == nullptr: not found yet
+  uint64_t bounced = 0;               // SharedQp::bounce_ring_written
+  uint64_t bounced_freed = 0;         // SharedQp::bounce_ring_freed, as last seen
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never

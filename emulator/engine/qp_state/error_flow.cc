@@ -12,6 +12,7 @@
 #include "engine/objects/transport.h"
 #include "engine/qp_state/migration.h"
 #include "engine/qp_state/pending_flags.h"
+#include "engine/receive/bounce_memory.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "fabric/hazards.h"
@@ -173,11 +174,12 @@ void purge_completions(Qp& qp) {
 void act_on_pending_flags_slowly(Qp& qp) {
   const KeepErrno guard;
   constexpr uint32_t kMigration = kPendingMigrated | kPendingMigrationError;
-  constexpr uint32_t kHarmless = kPendingCommEst | kPendingScatter | kMigration;
+  constexpr uint32_t kHarmless = kPendingCommEst | kPendingScatter | kPendingBounceRing | kMigration;
   const uint32_t harmless =
       qp.shared->pending_flags.fetch_and(~kHarmless, std::memory_order_acq_rel) & kHarmless;
   if ((harmless & kPendingCommEst) != 0) raise_qp_event(qp, IBV_EVENT_COMM_EST);
   if ((harmless & kPendingScatter) != 0 && qp.recv_cq != nullptr) scatter_eager(*qp.recv_cq);
+  if ((harmless & kPendingBounceRing) != 0) make_bounce_ring(qp);
   if ((harmless & kMigration) != 0) note_migration(qp, harmless);
   uint32_t errors;
   {

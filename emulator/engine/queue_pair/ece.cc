@@ -6,7 +6,8 @@
 // if the other end is of another vendor (librdmacm/cma.c, init_ece()).
 //
 // Option 1, eager data: a message of up to 256 bytes that the queue pair sends stays beside the receive WQE,
-// and is placed in the program's buffer when its completion is polled. Without the option it is placed in the
+// one of up to kLongestBounced bytes may stay in the bounce ring (adapter/bounce_ring.h). It is placed in the
+// program's buffer when its completion is polled. Without the option it is placed in the
 // buffer at once, for a system call of the sender. That is for receivers that read the buffer before they
 // poll.
 #include <errno.h>

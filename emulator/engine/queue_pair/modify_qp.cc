@@ -206,6 +206,8 @@ bool to_reset(Qp& qp, bool may_wait) {
   const uint64_t posted = qp.rq_posted;
   qp.rq_freed.store(posted, std::memory_order_release);
   qp.shared->rq_taken.store(posted, std::memory_order_release);
+  qp.shared->bounce_ring_freed.store(qp.shared->bounce_ring_written.load(std::memory_order_acquire),
+                                     std::memory_order_release);
   qp.sq_freed.store(qp.sq_posted, std::memory_order_release);
   qp.shared->pending_flags.store(0, std::memory_order_release);
   qp.shared->requester_waits.store(0, std::memory_order_release);

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "adapter/high_water.h"
+#include "adapter/traffic.h"
 #include "emulator.h"
 #include "engine/datagram/datagram.h"
 #include "engine/datagram/datagram_queue.h"
@@ -29,11 +30,13 @@
 #include "engine/queue_pair/queue_pair.h"
 #include "engine/queue_pair/shared_path.h"
 #include "engine/queue_pair/work_queue.h"
+#include "engine/receive/bounce_memory.h"
 #include "engine/receive/shared_receive_queue.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/device_attributes.h"
 #include "engine/rules/privilege.h"
 #include "engine/rules/program_enum.h"
+#include "fabric/port_counters.h"
 #include "insight.h"
 #include "observe/log.h"
 
@@ -165,13 +168,18 @@ int fill(Qp& qp, const ibv_qp_init_attr& attr, uint32_t number) {
   shared.dest_slot = UINT32_MAX;
   for (auto* word : {&shared.rq_taken, &shared.requests_in, &shared.bytes_in, &shared.requester_generation,
                      &shared.requests_out, &shared.bytes_out, &shared.rq_posted, &shared.sq_posted,
-                     &shared.sq_completed, &shared.error_time, &shared.rnr_since, &shared.receive_error_time})
+                     &shared.sq_completed, &shared.error_time, &shared.rnr_since, &shared.receive_error_time,
+                     &shared.bounce_ring_offset, &shared.bounce_ring_written, &shared.bounce_ring_freed})
     word->store(0, std::memory_order_relaxed);
   for (auto* word : {&shared.expected_psn, &shared.msn, &shared.pending_flags, &shared.requester_waits,
                      &shared.send_psn, &shared.srq_slot, &shared.rnr_naks, &shared.retries, &shared.dropped,
                      &shared.lost, &shared.qkey_violations, &shared.qkey})
     word->store(0, std::memory_order_relaxed);
   shared.events_told.store(0, std::memory_order_relaxed);
+  for (PacketCounts* counts : {&shared.packets_out, &shared.packets_in})
+    for (auto* word :
+         {&counts->more_packets, &counts->response_bytes, &counts->more_responses, &counts->group_datagrams})
+      word->store(0, std::memory_order_relaxed);
   if (qp.type == IBV_QPT_XRC_RECV) publish_path(shared, qp.attr);
   qp.transport = &transport_without_frames(qp.type);
   close_responder(qp, IBV_QPS_RESET);
@@ -194,14 +202,18 @@ void keep_counters(const NodeDirectory& directory, const SharedQp& qp) {
   const auto keep = [&](HwCounter counter, uint64_t value) {
     if (value != 0) past[static_cast<size_t>(counter)].fetch_add(value, std::memory_order_relaxed);
   };
-  keep(HwCounter::kSentRequests, qp.requests_out.load(std::memory_order_acquire));
-  keep(HwCounter::kSentBytes, qp.bytes_out.load(std::memory_order_acquire));
-  keep(HwCounter::kReceivedRequests, qp.requests_in.load(std::memory_order_acquire));
-  keep(HwCounter::kReceivedBytes, qp.bytes_in.load(std::memory_order_acquire));
+  const RequestCounts requests = requests_of(qp);
+  keep(HwCounter::kSentRequests, requests.requests_out);
+  keep(HwCounter::kSentBytes, requests.bytes_out);
+  keep(HwCounter::kReceivedRequests, requests.requests_in);
+  keep(HwCounter::kReceivedBytes, requests.bytes_in);
   keep(HwCounter::kReceivedRnrNaks, qp.rnr_naks.load(std::memory_order_acquire));
   keep(HwCounter::kRetries, qp.retries.load(std::memory_order_acquire));
   keep(HwCounter::kDropped, qp.dropped.load(std::memory_order_acquire));
   keep(HwCounter::kLost, qp.lost.load(std::memory_order_acquire));
+  const PortCountValues traffic = traffic_of(qp);
+  for (size_t i = 0; i < traffic.size(); ++i)
+    count_at_port(directory, qp, static_cast<PortCount>(i), traffic[i]);
 }
 
 }  // namespace
@@ -345,6 +357,7 @@ void free_qp(Qp* qp) {
   Process& process = *qp->process;
   keep_counters(process.directory(), *qp->shared);
   unmake_datagram_parts(*qp);
+  unmake_bounce_ring(*qp);
   process.segment().release(qp->rq_offset, qp->rq_bytes);
   if (qp->pd != nullptr) qp->pd->users.fetch_sub(1, std::memory_order_release);
   if (qp->send_cq != nullptr) qp->send_cq->users.fetch_sub(1, std::memory_order_release);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "adapter/traffic.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
 #include "engine/rules/psn.h"
@@ -13,12 +14,11 @@
 namespace verbena {
 
 // A message of `length` bytes in `packets` packets has been carried out: advances PSN and counters.
-inline void advance(Qp& qp, uint32_t length, uint64_t packets) {
+inline void advance(Qp& qp, Passing passing, uint32_t length, uint64_t packets) {
   SharedQp& own = *qp.shared;
   qp.requester.psn = psn_add(qp.requester.psn, packets);
   own.send_psn.store(qp.requester.psn, std::memory_order_relaxed);
-  own.requests_out.store(own.requests_out.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  own.bytes_out.store(own.bytes_out.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+  count_passing(own.requests_out, own.bytes_out, own.packets_out, passing, length, packets);
 }
 
 }  // namespace verbena

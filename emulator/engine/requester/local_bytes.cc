@@ -19,7 +19,7 @@ namespace {
 
 // A frame with a message of up to a chunk may be a copy of it.
 uint32_t longest_copied(const Qp& qp) {
-  return qp.transport->is_synchronous() ? kBounceSize : qp.transport->chunk_size();
+  return qp.transport->is_synchronous() ? kLongestBounced : qp.transport->chunk_size();
 }
 
 }  // namespace

@@ -479,11 +479,13 @@ void begin_flight(Qp& qp) {
 
 // ---- transports ----
 
-bool finish_request(Qp& qp, const SendRequest& request) {
+bool finish_request(Qp& qp, const SendRequest& request, bool to_group) {
   observe_request(qp, request, VendorError::none);
   tell_if_sent_away(qp, request, Reply::kAcknowledged, VendorError::none);
   qp.waiting = Waiting::kNothing;
-  advance(qp, request.length, packets_of(request.length, qp.requester.mtu));
+  const Passing passing =
+      to_group ? Passing::kToGroup : passing_of(brings_response(*find_send_operation(request.opcode)));
+  advance(qp, passing, request.length, packets_of(request.length, qp.requester.mtu));
   qp.sq_next = request.number + 1;
   Flight& flight = qp.flight;
   flight.sent = std::max(flight.sent, qp.sq_next);

@@ -43,8 +43,9 @@ void begin_flight(Qp& qp);
 // ---- transports ----
 
 // The request at the head of the send queue has been carried out: completes it. True: a completion was
-// appended, and the caller raises the event (raise_send_event()).
-bool finish_request(Qp& qp, const SendRequest& request);
+// appended, and the caller raises the event (raise_send_event()). `to_group`: a datagram, to a multicast
+// group.
+bool finish_request(Qp& qp, const SendRequest& request, bool to_group = false);
 // The same, and raises the event.
 void complete_request(Qp& qp, const SendRequest& request);
 

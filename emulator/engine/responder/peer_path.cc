@@ -44,6 +44,8 @@ VendorError find_receives(RequesterContext& requester) {
   if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
   path.taken = there.rq_taken.load(std::memory_order_relaxed);
   path.has_eager = false;
+  path.bounce_ring = {};
+  path.asked_for_bounce_ring = false;
   return VendorError::none;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/completion/completion_writer.h"
+#include "engine/responder/bounced_message.h"
 #include "engine/responder/invalidation.h"
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
@@ -258,6 +259,18 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (room < request.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
+  if (!all_mapped && !invalidated && may_bounce(requester, request) &&
+      prevalidated(path, {0, receive.epoch, receive.length}) &&
+      bounce_message(requester, request, local, reinterpret_cast<std::byte*>(receive.bounce))) {
+    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
+      return fail_invalidation(requester, operation, request, error);
+    if (complete_receive(requester, arrival_of(operation, request), true, nullptr)) {
+      prepare_bounce(path, request.length);
+      return {Answer::kAck};
+    }
+    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
+    invalidated = true;
+  }
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
   const Placed placed =
       place_chunk(requester, request, local, remote, remotes, {all_mapped ? mapped : nullptr, epoch});
@@ -411,7 +424,8 @@ Response respond(RequesterContext& requester, const SendOperation& operation, Re
   if (is_refused_access(response)) [[unlikely]]
     count_event(requester.process->directory(), qp, HwCounter::kRefusesAccess);
   if (response.answer == Answer::kAck)
-    count_request(requester, request.length, packets_of(request.length, requester.mtu));
+    count_request(requester, passing_of(brings_response(operation)), request.length,
+                  packets_of(request.length, requester.mtu));
   if (Observer* const seen = observer(); seen != nullptr) [[unlikely]]
     tell_response(*seen, requester, request, response, before, local);
   return response;

@@ -12,6 +12,7 @@
 
 #include "adapter/clock.h"
 #include "adapter/prefetch.h"
+#include "adapter/traffic.h"
 #include "engine/completion/completion_writer.h"
 #include "engine/objects/process.h"
 #include "engine/objects/request.h"
@@ -104,11 +105,10 @@ inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
 }
 
 // A request of `length` bytes in `packets` packets was carried out.
-inline void count_request(RequesterContext& requester, uint32_t length, uint64_t packets) {
+inline void count_request(RequesterContext& requester, Passing passing, uint32_t length, uint64_t packets) {
   SharedQp& qp = *requester.path.qp;
   qp.expected_psn.store(psn_add(requester.psn, packets), std::memory_order_relaxed);
-  qp.requests_in.store(qp.requests_in.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  qp.bytes_in.store(qp.bytes_in.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+  count_passing(qp.requests_in, qp.bytes_in, qp.packets_in, passing, length, packets);
 }
 
 // The receive WQE is used up.

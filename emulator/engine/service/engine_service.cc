@@ -23,6 +23,7 @@
 #include "engine/objects/process.h"
 #include "engine/remote/within_node.h"
 #include "engine/requester/requester.h"
+#include "engine/responder/bounced_message.h"
 #include "engine/service/begin_injection.h"
 #include "engine/service/debug_log.h"
 #include "fabric/fork_descriptors.h"
@@ -164,6 +165,8 @@ int EngineService::enter(const char* node) {
   snprintf(last_node.path, sizeof last_node.path, "%s", node);
   last_node.pid = getpid();
   process_.meet_itself();
+  process_.longest_bounced.store(measure_longest_bounced(process_.self(), process_.directory()),
+                                 std::memory_order_relaxed);
   recording_.follow(membership);
   const int error = open_network();
   if (error != 0) membership.leave();

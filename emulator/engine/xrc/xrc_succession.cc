@@ -72,6 +72,10 @@ void apply_inherited_state(Qp& successor, const SharedQp& old, const InheritedSt
   successor.requester.psn = successor.attr.sq_psn;
   shared.requests_in.store(old.requests_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
   shared.bytes_in.store(old.bytes_in.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  for (const auto word :
+       {&PacketCounts::more_packets, &PacketCounts::response_bytes, &PacketCounts::more_responses})
+    (shared.packets_in.*word)
+        .store((old.packets_in.*word).load(std::memory_order_relaxed), std::memory_order_relaxed);
   // Pending flags that the old owner has not acted on.
   shared.pending_flags.store(old.pending_flags.load(std::memory_order_acquire), std::memory_order_release);
   if (change_quota(*successor.context, Counted::kResponderResources, "ibv_open_qp", 0,

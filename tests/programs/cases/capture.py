@@ -36,6 +36,24 @@ def capturing(node, *options, file="packets.pcapng"):
     found.append(seen)
 
 
+@case("capture.raw_frames", quick=True, processors=1)
+def raw_frames(settings):
+    """Ethernet frames of a raw packet queue pair, as they are."""
+    if os.geteuid() != 0:
+        raise Skip("raw packet queue pairs need CAP_NET_RAW")
+    arp = bytes.fromhex("ffffffffffff 020000000001 0806 0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002")
+    frames = [arp + bytes(18), bytes.fromhex("020000000002 020000000001 88b5") + bytes(range(256)) * 5]
+    with Node(settings) as node:
+        path = os.path.join(node.folder, "frames.pcapng")
+        sending = (*script("raw_frames.py"), *(frame.hex() for frame in frames))
+        for options, kept in ((), 2000), (("-s", 64), 64):
+            done = node.ended(node.start_beside(settings.verbena, "capture", *node.options, "-w", path, *options, "--",
+                                                *sending, name="verbena capture"))
+            expect("done" in done.out, f"the script did not reach its end: {done.out}{done.err}")
+            seen = packets.read(path, lambda _, frame, length: (frame, length)).packets
+            expect(seen == [(frame[:kept], len(frame)) for frame in frames], f"the frames were {seen}")
+
+
 def acknowledgements(seen):
     return [packet for packet in seen.packets if packet.operation == packets.ACKNOWLEDGE]
 

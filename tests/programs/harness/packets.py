@@ -142,7 +142,8 @@ def parse(time, frame, length):
     return packet
 
 
-def read(path):
+def read(path, make=parse):
+    """`make` makes a packet of its time, its bytes, and the length of the whole frame."""
     data = open(path, "rb").read()
     found = Capture([], "")
     for number, (kind, body) in enumerate(blocks(data)):
@@ -154,7 +155,7 @@ def read(path):
             expect(named[9] == b"\x09", "the resolution is 1 ns")
         elif kind == PACKET:
             _, high, low, kept, length = struct.unpack_from("<5I", body)
-            found.packets.append(parse(high << 32 | low, body[20:20 + kept], length))
+            found.packets.append(make(high << 32 | low, body[20:20 + kept], length))
         elif kind == STATISTICS:
             counts = dict(options(body[12:]))
             found.received, found.dropped = (struct.unpack("<Q", counts[code])[0] for code in (4, 5))

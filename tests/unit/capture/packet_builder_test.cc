@@ -9,8 +9,11 @@
 
 #include <cstring>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "capture/packet_text.h"
 #include "emulator.h"
 
 namespace verbena::capture {
@@ -66,14 +69,57 @@ class PacketBuilderTest : public testing::Test {
   std::mt19937 random_{1};
   DeviceTable devices_{};
   std::vector<Seen> seen_;
+  std::vector<std::vector<uint8_t>> frames_;  // of raw packet queue pairs
+  std::vector<std::string> texts_;
   PacketBuilder builder_{devices_, UINT32_MAX, [this](const CapturedPacket& packet) {
-                       seen_.push_back({packet.packet.bth.opcode,
-                                        packet.packet.bth.psn,
-                                        {packet.packet.payload.begin(), packet.packet.payload.end()},
-                                        static_cast<uint32_t>(packet.frame.size()),
-                                        packet.length});
-                     }};
+                           if (packet.packet == nullptr) {
+                             frames_.emplace_back(packet.frame.begin(), packet.frame.end());
+                             texts_.push_back(packet_text(packet));
+                             return;
+                           }
+                           seen_.push_back({packet.packet->bth.opcode,
+                                            packet.packet->bth.psn,
+                                            {packet.packet->payload.begin(), packet.packet->payload.end()},
+                                            static_cast<uint32_t>(packet.frame.size()),
+                                            packet.length});
+                         }};
 };
+
+TEST_F(PacketBuilderTest, ShowsAFrameAsItIs) {
+  std::vector<uint8_t> frame = message(60);
+  const uint8_t header[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 6};
+  std::copy(std::begin(header), std::end(header), frame.begin());
+  record::FrameRecord record;
+  record.head.kind = record::Kind::kFrame;
+  record.length = 60;
+  for (const uint32_t kept : {60u, 20u, 10u}) {
+    record.kept = kept;
+    std::vector<std::byte> bytes(sizeof record + kept);
+    std::memcpy(bytes.data(), &record, sizeof record);
+    std::memcpy(bytes.data() + sizeof record, frame.data(), kept);
+    builder_.take(0, bytes);
+    ASSERT_FALSE(frames_.empty());
+    EXPECT_EQ(frames_.back(), std::vector<uint8_t>(frame.begin(), frame.begin() + kept));
+  }
+  EXPECT_EQ(texts_,
+            (std::vector<std::string>{"02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff Ethernet, type 0x0806, 60 bytes",
+                                      "02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff Ethernet, type 0x0806, 60 bytes",
+                                      "Ethernet 60 bytes"}));
+}
+
+TEST_F(PacketBuilderTest, ShowsNoFrameThatIsNone) {
+  record::FrameRecord record;
+  record.head.kind = record::Kind::kFrame;
+  std::vector<std::byte> bytes(sizeof record + 8);
+  for (const auto& [length, kept] : {std::pair(60u, 9u), std::pair(4u, 8u), std::pair(UINT32_MAX, 8u)}) {
+    record.length = length;
+    record.kept = kept;
+    std::memcpy(bytes.data(), &record, sizeof record);
+    builder_.take(0, bytes);
+  }
+  builder_.take(0, std::span(bytes).first(sizeof record - 1));
+  EXPECT_TRUE(frames_.empty());
+}
 
 TEST_F(PacketBuilderTest, JoinsPieces) {
   for (int round = 0; round < 300; ++round) {

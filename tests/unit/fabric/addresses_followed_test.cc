@@ -54,6 +54,8 @@ TEST_F(AddressesFollowed, GoneAndBackIsToldOnce) {
   }
   EXPECT_EQ(events(),
             (std::vector<int>{IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ERR, IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ACTIVE}));
+  const auto& counts = node.directory().header().port_counts[port_place(0, 1)];
+  EXPECT_EQ(counts[static_cast<size_t>(PortCount::kLinkDowned)], 1u);
 }
 
 TEST_F(AddressesFollowed, ByManyAtOnceIsOneHistory) {

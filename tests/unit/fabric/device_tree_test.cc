@@ -155,7 +155,10 @@ TEST_F(DeviceTree, SaysOfThePortWhatVerbsSay) {
 
 TEST_F(DeviceTree, ShowsTheCountersOfThePort) {
   for (const char* name : kHwCounterNames) EXPECT_EQ(port(std::string("hw_counters/") + name), "0");
-  ASSERT_EQ(show_counter(root_, table_.devices[0], 1, "sent_bytes", UINT64_MAX), 0);
+  for (const char* name : kPmaCounterNames) EXPECT_EQ(port(std::string("counters/") + name), "0");
+  ASSERT_EQ(show_counter(root_, table_.devices[0], 1, "hw_counters/sent_bytes", UINT64_MAX), 0);
+  ASSERT_EQ(show_counter(root_, table_.devices[0], 1, "counters/port_rcv_data", 7), 0);
+  EXPECT_EQ(port("counters/port_rcv_data"), "7");
   EXPECT_EQ(port("hw_counters/sent_bytes"), "18446744073709551615");
   EXPECT_EQ(port("hw_counters/rcvd_bytes"), "0");
   EXPECT_EQ(line("infiniband/verbena1/ports/1/hw_counters/sent_bytes"), "0");

@@ -75,6 +75,29 @@ class RecorderTest : public testing::Test {
   RingReader reader_;
 };
 
+TEST_F(RecorderTest, WritesTheBeginningOfAFrame) {
+  std::vector<uint8_t> frame(300);
+  for (size_t i = 0; i < frame.size(); ++i) frame[i] = static_cast<uint8_t>(i);
+  for (const uint32_t snap : {RecordWish::kWhole, uint32_t{64}}) {
+    recorder_.set_wish({kRecordPackets, snap, 1});
+    recorder_.on_frame({0x17, frame});
+    std::vector<std::byte> bytes;
+    ASSERT_EQ(reader_.next(&bytes), RingReader::Next::kRecord);
+    FrameRecord record;
+    ASSERT_GE(bytes.size(), sizeof record);
+    std::memcpy(&record, bytes.data(), sizeof record);
+    EXPECT_EQ(record.head.kind, Kind::kFrame);
+    EXPECT_EQ(record.source_qpn, 0x17u);
+    EXPECT_EQ(record.length, 300u);
+    ASSERT_EQ(record.kept, std::min(snap, 300u));
+    EXPECT_EQ(std::memcmp(bytes.data() + sizeof record, frame.data(), record.kept), 0);
+  }
+  recorder_.set_wish({kRecordTimeline, RecordWish::kWhole, 1});
+  recorder_.on_frame({0x17, frame});
+  std::vector<std::byte> bytes;
+  EXPECT_EQ(reader_.next(&bytes), RingReader::Next::kNone);
+}
+
 TEST_F(RecorderTest, WritesALongMessageInPieces) {
   std::vector<uint8_t> message(200'000);
   for (size_t i = 0; i < message.size(); ++i) message[i] = static_cast<uint8_t>(i * 7 + i / 256);

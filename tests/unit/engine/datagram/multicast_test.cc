@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <gtest/gtest.h>
 
+#include "adapter/traffic.h"
 #include "engine/datagram/multicast.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/qp.h"
@@ -64,6 +65,25 @@ TEST_F(MulticastVerbs, EveryMemberReceives) {
   }
   EXPECT_EQ(std::memcmp(in.data() + kGrh, out.data(), 100), 0);
   EXPECT_EQ(std::memcmp(in.data() + 200 + kGrh, out.data(), 100), 0);
+}
+
+TEST_F(MulticastVerbs, IsCountedByThePort) {
+  Membership of_b(*b, group(1));
+  ASSERT_EQ(receive(*b, {in.sge(0, 200)}), 0);
+  send_to_group(a, group(1));
+  ASSERT_EQ(b.received().status, IBV_WC_SUCCESS);
+  const PortCountValues sent = traffic_of(*(*a)->shared), received = traffic_of(*(*b)->shared);
+  const auto of = [](const PortCountValues& values, PortCount count) {
+    return values[static_cast<size_t>(count)];
+  };
+  EXPECT_EQ(of(sent, PortCount::kSentMulticast), 1u);
+  EXPECT_EQ(of(sent, PortCount::kSentUnicast), 0u);
+  EXPECT_EQ(of(sent, PortCount::kSentOctets), 100u);
+  EXPECT_EQ(of(received, PortCount::kReceivedMulticast), 1u);
+  EXPECT_EQ(of(received, PortCount::kReceivedUnicast), 0u);
+  EXPECT_EQ(of(received, PortCount::kReceivedOctets), 100u);
+  EXPECT_EQ(requests_of(*(*a)->shared).requests_out, 1u);
+  EXPECT_EQ(requests_of(*(*b)->shared).requests_in, 1u);
 }
 
 TEST_F(MulticastVerbs, TheHeaderNamesTheGroup) {

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "fabric/flow_table.h"
+#include "observe/observer.h"
 #include "unit/common/child.h"
 #include "unit/engine/scene.h"
 
@@ -89,6 +91,32 @@ TEST(Frames, ReachAnotherProcess) {
   for (uint32_t i = 0; i < kFrameSize; ++i) ASSERT_EQ(here.memory.data()[512 + i], 0x44) << i;
   EXPECT_EQ(destroy_flow(flow), 0);
   EXPECT_EQ(sender.finish(), 0);
+}
+
+// What an observer is told: each frame that is sent, whether a queue pair receives it or not.
+struct FrameWatcher final : Observer {
+  FrameWatcher() { set_observer(this); }
+  ~FrameWatcher() { set_observer(nullptr); }
+  void on_frame(const FrameEvent& event) override {
+    source_qpn = event.source_qpn;
+    frames.emplace_back(event.bytes.begin(), event.bytes.end());
+  }
+  uint32_t source_qpn = 0;
+  std::vector<std::vector<uint8_t>> frames;
+};
+
+TEST(Frames, AnObserverSeesThem) {
+  const TemporaryNode node;
+  FrameEnd here;
+  const FrameWatcher watcher;
+  here.send_frame_of(0x55);
+  SteeredFlow* const flow = here.steer_all();
+  here.receive_into(1);
+  here.send_frame_of(0x66);
+  EXPECT_EQ(destroy_flow(flow), 0);
+  EXPECT_EQ(watcher.source_qpn, qp_number(here.qp.get()));
+  EXPECT_EQ(watcher.frames, (std::vector<std::vector<uint8_t>>{std::vector<uint8_t>(kFrameSize, 0x55),
+                                                               std::vector<uint8_t>(kFrameSize, 0x66)}));
 }
 
 // The process that replaces the dead one in its slot takes its rules away.

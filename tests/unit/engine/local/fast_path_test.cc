@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "adapter/traffic.h"
 #include "engine/objects/fast_path_state.h"
 #include "engine/objects/qp.h"
 #include "unit/engine/scene.h"
@@ -252,6 +253,9 @@ class ProgramRun {
     log_ << "counters: " << shared.requests_out << " " << shared.bytes_out << " " << shared.requests_in << " "
          << shared.bytes_in << " " << shared.sq_posted << " " << shared.rq_posted << " " << shared.rq_taken << " psn "
          << shared.send_psn << " " << shared.expected_psn << " msn " << shared.msn << "\n";
+    log_ << "through the port:";
+    for (const uint64_t count : traffic_of(shared)) log_ << " " << count;
+    log_ << "\n";
     for (Region* region : {&memory_[index].in, &memory_[index].target, &memory_[index].read})
       log_ << std::string(reinterpret_cast<const char*>(region->data()), region->size()) << "\n";
   }

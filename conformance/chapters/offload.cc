@@ -165,6 +165,8 @@ class Fixture : public DeviceTest {
     attr.keymat_proto = IBV_FLOW_ACTION_ESP_KEYMAT_AES_GCM;
     attr.keymat_len = sizeof key;
     attr.keymat_ptr = &key;
+    attr.comp_mask = IBV_FLOW_ACTION_ESP_MASK_ESN;  // one without may not get one later
+    attr.esn = 1;
     Action action(CALL(ibv_create_flow_action_esp(context(), &attr)));
     if (!action) {
       const int error = errno;

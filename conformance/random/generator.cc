@@ -39,7 +39,6 @@ class Generator {
   // ---- what a program begins with ----
   void make_setup() {
     Setup& setup = program_.setup;
-    if (claims_.known.endless_retries) setup.timeout = 17, setup.retry_count = 6;
     std::vector<ibv_qp_type> types = {IBV_QPT_RC, IBV_QPT_RC};
     if (claims_.uc) types.push_back(IBV_QPT_UC);
     if (claims_.ud) types.push_back(IBV_QPT_UD);

@@ -133,7 +133,7 @@ std::optional<Finding> Machine::carry_out(const Step& step) {
 
 std::optional<Finding> Machine::settle(Model& model) {
   const Expectations& expected = model.expected();
-  if (auto finding = take_completions(expected)) return finding;
+  if (auto finding = take_completions(expected); finding || has_ended_) return finding;
   if (auto finding = compare_states(expected)) return finding;
   return compare_memory(model);
 }
@@ -213,11 +213,15 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
   for (EndIndex end = 0; end < ends; ++end)
     for (const auto& [queue, next] :
          {std::pair(&expected.sends[end], next_send[end]), {&expected.receives[end], next_receive[end]}})
-      if (next < queue->size())
+      if (next < queue->size()) {
+        // The answer was lost, and the request is sent again for ever.
+        has_ended_ = known_.endless_retries && (*queue)[next].statuses.count(IBV_WC_RETRY_EXC_ERR) != 0;
+        if (has_ended_) return std::nullopt;
         return Finding{Finding::About::kCompletion,
                        "a completion of " + end_text(end) + "; expected: " + words((*queue)[next]) +
                            "; seen: none within " + std::to_string(scaled(milliseconds(5000)).count()) +
                            " ms"};
+      }
   return std::nullopt;
 }
 

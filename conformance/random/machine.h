@@ -34,7 +34,8 @@ class Machine {
   std::optional<Finding> run(const Step& step, Model& model);
   // The device has done something legal that the model cannot follow: a request with a wrong lkey was refused
   // when it was posted, or a key that receives may still name has come back (Linux
-  // drivers/infiniband/hw/mlx5/mr.c, pop_stored_mkey()). What is left of the program tells nothing.
+  // drivers/infiniband/hw/mlx5/mr.c, pop_stored_mkey()); or an answer was lost, and the device is known to
+  // ask again for ever. What is left of the program tells nothing.
   bool has_ended() const { return has_ended_; }
 
  private:

@@ -223,8 +223,6 @@ void Objects::connect(uint32_t connection) {
     path.qkey = qkey;
     path.access = static_cast<int>(setup_.connections.at(connection).access[side]);
     path.reads = static_cast<uint8_t>(claims_.reads);
-    path.timeout = setup_.timeout;
-    path.retry_count = setup_.retry_count;
     ibv_gid gid;
     std::copy(other.gid.begin(), other.gid.end(), gid.raw);
     ibv_qp_attr attr = attributes_for(device_, path);

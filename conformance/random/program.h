@@ -81,8 +81,7 @@ struct Setup {
   std::vector<ibv_mw_type> windows;
   std::vector<Connection> connections;
   uint32_t cqs = 1;  // of each device
-  uint8_t timeout = 14, retry_count = 7;
-  RANDOM_FIELDS(buffers, regions, windows, connections, cqs, timeout, retry_count)
+  RANDOM_FIELDS(buffers, regions, windows, connections, cqs)
 };
 
 constexpr uint32_t kDepth = 16;  // of every send, receive and shared receive queue

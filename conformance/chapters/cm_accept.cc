@@ -58,6 +58,7 @@ CONFORMANCE_TEST(cm_connect, RequestHasANewIdentifier, "rdma_accept.new-id", "rd
 }
 
 CONFORMANCE_TEST(cm_connect, WithoutParametersTheRequestsAreUsed, "rdma_accept.null-param") {
+  only_infiniband();
   ConnectionSpec spec;
   spec.responder_resources = std::min(responder_resources(3), initiator_depth(3));
   spec.initiator_depth = std::min(responder_resources(2), initiator_depth(2));
@@ -132,7 +133,10 @@ CONFORMANCE_TEST(cm_connect, DisconnectingTellsBothSides, "rdma_disconnect.event
   establish();
   ABOUT("rdma_disconnect.zero") ASSERT_SUCCEEDS(rdma_disconnect(near_));
   ABOUT("rdma_disconnect.event") far().event(RDMA_CM_EVENT_DISCONNECTED);
-  ABOUT("rdma_disconnect.zero") EXPECT_EQ(far().disconnect(), 0);
+  const int answered = far().disconnect();
+  if (is_infiniband(near_)) {  // on iWARP the peer has closed the connection: there is none any more
+    ABOUT("rdma_disconnect.zero") EXPECT_EQ(answered, 0);
+  }
   ABOUT("rdma_disconnect.event") EXPECT_EQ(next_event(channel(), RDMA_CM_EVENT_DISCONNECTED)->id, near_);
 }
 
@@ -140,7 +144,10 @@ CONFORMANCE_TEST(cm_connect, TheOtherMayDisconnectFirst, "rdma_disconnect.event"
   establish();
   ASSERT_EQ(far().disconnect(), 0);
   next_event(channel(), RDMA_CM_EVENT_DISCONNECTED);
-  EXPECT_SUCCEEDS(rdma_disconnect(near_));
+  const int answered = CALL(rdma_disconnect(near_));
+  if (is_infiniband(near_)) {  // on iWARP there is no connection any more
+    EXPECT_TRUE(succeeded(answered));
+  }
   far().event(RDMA_CM_EVENT_DISCONNECTED);
 }
 

@@ -70,7 +70,10 @@ CONFORMANCE_TEST(cm_verbs, ActiveEndpoint, "rdma_create_ep.active-qp", "rdma_cre
   far().serve();
   const About about("rdma_create_ep.active-connect");
   ASSERT_SUCCEEDS(rdma_connect(near_, nullptr));
-  EXPECT_EQ(far().served().connection.qp_num, near_->qp->qp_num);
+  const EventFacts request = far().served();
+  if (is_infiniband(near_)) {  // iWARP's messages carry no QP number
+    EXPECT_EQ(request.connection.qp_num, near_->qp->qp_num);
+  }
   const About synchronous("rdma_create_ep.synchronous");
   ASSERT_NE(near_->event, nullptr) << "it is there when the call is back";
   EXPECT_EQ(near_->event->event, RDMA_CM_EVENT_ESTABLISHED);

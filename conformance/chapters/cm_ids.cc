@@ -312,16 +312,24 @@ CONFORMANCE_TEST(cm_setup, DevicesAreOpened, "rdma_get_devices.list", "rdma_get_
   EXPECT_EQ(id->verbs, own);
 }
 
+// That these calls fail is the promise of other clauses; here it counts how they do.
 CONFORMANCE_TEST(cm_setup, FailureIsMinusOne, "rdma_cm.minus-one") {
   const CmId id = make_bound();
-  EXPECT_MINUS_ONE(rdma_bind_addr(id, address().get()));
-  EXPECT_MINUS_ONE(rdma_resolve_route(id, resolve_milliseconds()));
+  int failures = 0;
+  const auto expect = [&](int result) {
+    if (result == 0) return;
+    EXPECT_TRUE(minus_one(result));
+    ++failures;
+  };
+  expect(CALL(rdma_bind_addr(id, address().get())));
+  expect(CALL(rdma_resolve_route(id, resolve_milliseconds())));
   rdma_conn_param parameters = ConnectionSpec().parameters();
-  EXPECT_MINUS_ONE(rdma_connect(id, &parameters));
-  EXPECT_MINUS_ONE(rdma_accept(id, &parameters));
-  EXPECT_MINUS_ONE(rdma_disconnect(id));
+  expect(CALL(rdma_connect(id, &parameters)));
+  expect(CALL(rdma_accept(id, &parameters)));
+  expect(CALL(rdma_disconnect(id)));
   int value = 0;
-  EXPECT_MINUS_ONE(rdma_set_option(id, 99, 99, &value, sizeof value));
+  expect(CALL(rdma_set_option(id, 99, 99, &value, sizeof value)));
+  if (failures == 0) throw NotTested{"none of these calls fails"};
 }
 
 CONFORMANCE_TEST(cm_setup, EveryEventHasAText, "rdma_event_str.text") {

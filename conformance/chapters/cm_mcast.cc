@@ -10,6 +10,8 @@
 namespace conformance {
 namespace {
 
+constexpr Traits twice = Traits().limit(20);  // a datagram may be waited for twice
+
 class Fixture : public CmTest {
  protected:
   // near_ and the far end, each with a UD QP, in no group yet.
@@ -71,8 +73,29 @@ class Fixture : public CmTest {
     ASSERT_SUCCEEDS(ibv_post_send(near_->qp, &wr, &bad));
     EXPECT_EQ(completion(near_->send_cq).status, IBV_WC_SUCCESS);
   }
-  void expect_arrival() {
-    const ibv_wc wc = far().received();
+  // In a network of several machines it takes a while until all of them know a member: what is sent before
+  // that may be lost, and is sent once more (mcast_fixture.h has the same).
+  template <typename Receive, typename Send>
+  static ibv_wc once_more(const Receive& receive, const Send& send) {
+    try {
+      return receive();
+    } catch (const Deviation& nothing) {
+      trace(nothing.text);
+    }
+    send();
+    return receive();
+  }
+  void send_from_far() {
+    ASSERT_EQ(far().send_to_group(), 0);
+    EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
+  }
+  ibv_wc receive_from_far(ibv_cq* cq) {
+    send_from_far();
+    return once_more([&] { return completion(cq); }, [&] { send_from_far(); });
+  }
+  // Of what send(to) has sent.
+  void expect_arrival(const rdma_ud_param& to) {
+    const ibv_wc wc = once_more([&] { return far().received(); }, [&] { send(to); });
     EXPECT_EQ(wc.byte_len, 48u);
     EXPECT_EQ(wc.src_qp, near_->qp->qp_num);
     EXPECT_EQ(far().bytes(40, 8), std::vector<uint8_t>(8, Buffer::untouched));
@@ -107,26 +130,25 @@ CONFORMANCE_TEST(cm_verbs, UnboundIdentifierCannotJoin, "rdma_join_multicast.unb
   EXPECT_MINUS_ONE(rdma_join_multicast(near_, group().get(), nullptr));
 }
 
-CONFORMANCE_TEST(cm_verbs, MembersReceive, "rdma_join_multicast.delivers", "rdma_join_multicast_ex.full") {
+CONFORMANCE_TEST_AS(twice, cm_verbs, MembersReceive, "rdma_join_multicast.delivers",
+                    "rdma_join_multicast_ex.full") {
   make_members();
   far().join(group());
   const rdma_ud_param to = join();
   ASSERT_EQ(far().post_receive(0, 256), 0);
   ABOUT("rdma_join_multicast_ex.full") send(to);
-  ABOUT("rdma_join_multicast.delivers") expect_arrival();
+  ABOUT("rdma_join_multicast.delivers") expect_arrival(to);
   far().leave(group());
   leave();
 }
 
-CONFORMANCE_TEST(cm_verbs, MemberReceivesWhatTheFarEndSends, "rdma_join_multicast_ex.full",
-                 "rdma_join_multicast.attached", "rdma_leave_multicast.detached") {
+CONFORMANCE_TEST_AS(twice, cm_verbs, MemberReceivesWhatTheFarEndSends, "rdma_join_multicast_ex.full",
+                    "rdma_join_multicast.attached", "rdma_leave_multicast.detached") {
   make_members();
   far().join(group());
   join();
   post_receive();
-  ASSERT_EQ(far().send_to_group(), 0);
-  EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(near_->recv_cq).byte_len, 48u);
+  EXPECT_EQ(receive_from_far(near_->recv_cq).byte_len, 48u);
   {
     const About about("rdma_leave_multicast.detached");
     leave();
@@ -138,14 +160,14 @@ CONFORMANCE_TEST(cm_verbs, MemberReceivesWhatTheFarEndSends, "rdma_join_multicas
   far().leave(group());
 }
 
-CONFORMANCE_TEST(cm_verbs, SendOnlyMember, "rdma_join_multicast_ex.send-only") {
+CONFORMANCE_TEST_AS(twice, cm_verbs, SendOnlyMember, "rdma_join_multicast_ex.send-only") {
   make_members();
   far().join(group());
   const rdma_ud_param to = join(RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
   ASSERT_EQ(far().post_receive(0, 256), 0);
   post_receive();
   send(to);
-  expect_arrival();
+  expect_arrival(to);
   ASSERT_EQ(far().send_to_group(), 0);
   EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(stays_empty(near_->recv_cq)) << "its QP is not attached";
@@ -153,7 +175,7 @@ CONFORMANCE_TEST(cm_verbs, SendOnlyMember, "rdma_join_multicast_ex.send-only") {
   leave();
 }
 
-CONFORMANCE_TEST(cm_verbs, WithoutAQpNothingIsAttached, "rdma_join_multicast.without-qp") {
+CONFORMANCE_TEST_AS(twice, cm_verbs, WithoutAQpNothingIsAttached, "rdma_join_multicast.without-qp") {
   make_member();  // only where groups are claimed at all
   near_ = make_bound(RDMA_PS_UDP);
   far().bind();
@@ -175,9 +197,7 @@ CONFORMANCE_TEST(cm_verbs, WithoutAQpNothingIsAttached, "rdma_join_multicast.wit
   EXPECT_TRUE(stays_empty(cq));
   const ibv_gid gid = to.ah_attr.grh.dgid;
   ASSERT_SUCCEEDS(ibv_attach_mcast(qp, &gid, to.ah_attr.dlid));
-  ASSERT_EQ(far().send_to_group(), 0);
-  EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(completion(cq).byte_len, 48u);
+  EXPECT_EQ(receive_from_far(cq).byte_len, 48u);
   EXPECT_SUCCEEDS(ibv_detach_mcast(qp, &gid, to.ah_attr.dlid));
   leave();
   far().leave(group());

@@ -44,26 +44,28 @@ class Fixture : public CmTest {
     near_qp_.send_sges = near_qp_.receive_sges = sges;
     establish();
     register_buffer();
-    if (!is_infiniband(near_)) speak_first();
+    message_on_iwarp();
     fill(buffer_.data(), size, 3);
     far().fill(0, bytes_from(101, size));
-  }
-  // On iWARP the first message is the active side's (rdma_connect(3), IWARP SPECIFIC).
-  void speak_first() {
-    ASSERT_EQ(far().post_receive(0, 64), 0);
-    ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, buffer_.data(), 8, mr_, 0));
-    ASSERT_EQ(completion(near_->send_cq).status, IBV_WC_SUCCESS);
-    ASSERT_EQ(far().received().status, IBV_WC_SUCCESS);
   }
   // With room for inline data.
   void connect_with_inline() {
     near_qp_.inline_data = length;
     establish();
+    message_on_iwarp();
     fill(buffer_.data(), size, 3);
   }
   void register_buffer() {
     mr_ = RdmaMr(CALL(rdma_reg_msgs(near_, buffer_.data(), size)));
     if (!mr_) throw Deviation{"rdma_reg_msgs gives null, " + errno_text(errno), Where::current()};
+  }
+
+  // What an iWARP adapter reads into has to be open to the peer's writes (Linux drivers/infiniband/core/rw.c,
+  // rdma_rw_init_one_mr()). rdma_reg_msgs does not ask for that: the library's, not the adapter's.
+  void register_sink() {
+    if (is_infiniband(near_)) return;
+    mr_ = RdmaMr(CALL(rdma_reg_write(near_, buffer_.data(), size)));
+    if (!mr_) throw Deviation{"rdma_reg_write gives null, " + errno_text(errno), Where::current()};
   }
 
   static std::vector<uint8_t> bytes_from(uint8_t first, size_t count) {
@@ -198,6 +200,10 @@ CONFORMANCE_TEST(cm_verbs, ReadBringsTheBytes, "rdma_post_read.reads", "rdma_pos
   const Promises of = {"rdma_post_read.reads", "rdma_post_read.context", "rdma_get_send_comp.one",
                        "rdma_reg_msgs.rdma-local"};
   connect_ends();
+  register_sink();
+  if (!is_infiniband(near_)) {
+    ABOUT(of.memory) not_claimed("iWARP reads into memory that the peer may write to");
+  }
   const RemoteMemory there = far().memory();
   ABOUT(of.moves)
   ASSERT_SUCCEEDS(
@@ -209,7 +215,8 @@ CONFORMANCE_TEST(cm_verbs, ReadBringsTheBytes, "rdma_post_read.reads", "rdma_pos
 CONFORMANCE_TEST(cm_verbs, ScatteredReadBringsTheBytes, "rdma_post_readv.reads", "rdma_post_readv.context") {
   const Promises of = only("rdma_post_readv.reads", "rdma_post_readv.context");
   connect_ends(2);
-  if (device().attributes().max_sge_rd == 1) throw NotClaimed{"max_sge_rd is 1"};
+  if (device().attributes().max_sge_rd < 2) throw NotClaimed{"max_sge_rd is below 2"};
+  register_sink();
   const RemoteMemory there = far().memory();
   std::vector<ibv_sge> elements = pieces();
   ABOUT(of.moves)
@@ -228,6 +235,7 @@ CONFORMANCE_TEST(cm_verbs, WriteTakesTheBytesThere, "rdma_post_write.writes", "r
   ASSERT_SUCCEEDS(
       rdma_post_write(near_, &context_, buffer_.data(), length, mr_, 0, there.address + 8, there.rkey));
   expect_sent(IBV_WC_RDMA_WRITE, of);
+  message_on_iwarp();
   ABOUT(of.moves) EXPECT_EQ(own(0, length), far().bytes(8, length));
 }
 
@@ -240,6 +248,7 @@ CONFORMANCE_TEST(cm_verbs, GatheredWriteTakesTheBytesThere, "rdma_post_writev.wr
   ABOUT(of.moves)
   ASSERT_SUCCEEDS(rdma_post_writev(near_, &context_, elements.data(), 2, 0, there.address + 8, there.rkey));
   expect_sent(IBV_WC_RDMA_WRITE, of);
+  message_on_iwarp();
   ABOUT(of.moves) EXPECT_EQ(of_pieces(), far().bytes(8, length));
 }
 
@@ -275,6 +284,7 @@ CONFORMANCE_TEST(cm_verbs, InlineWriteNeedsNoRegistration, "rdma_post_write.inli
       ASSERT_SUCCEEDS(rdma_post_write(near_, &context_, buffer_.data(), length, nullptr, IBV_SEND_INLINE,
                                       there.address, there.rkey));
     expect_sent(IBV_WC_RDMA_WRITE);
+    message_on_iwarp();
     EXPECT_EQ(far().bytes(0, length), own(0, length));
   }
 }
@@ -382,6 +392,11 @@ CONFORMANCE_TEST(cm_verbs, PeerWritesWritableMemory, "rdma_reg_write.remote") {
   ASSERT_NE(writable, nullptr);
   ASSERT_EQ(far().post(IBV_WR_RDMA_WRITE, 0, length, {buffer_.address(8), writable->rkey, size}), 0);
   EXPECT_EQ(far().sent().status, IBV_WC_SUCCESS);
+  if (!is_infiniband(near_)) {  // a message behind it tells that the WRITE is placed
+    ASSERT_SUCCEEDS(rdma_post_recv(near_, nullptr, buffer_.data() + 2048, 64, mr_));
+    ASSERT_EQ(far().post(IBV_WR_SEND, 0, 8), 0);
+    ASSERT_EQ(completion(near_->recv_cq).status, IBV_WC_SUCCESS);
+  }
   EXPECT_EQ(own(8, length), far().bytes(0, length));
 }
 
@@ -411,9 +426,9 @@ CONFORMANCE_TEST(cm_verbs, WhatCannotWaitFails, "rdma_get_recv_comp.error", "rdm
   ibv_wc wc = {};
   for (const auto* of : {near_->recv_cq_channel, near_->send_cq_channel})
     ASSERT_EQ(fcntl(of->fd, F_SETFL, fcntl(of->fd, F_GETFL) | O_NONBLOCK), 0);
-  EXPECT_TRUE(minus_one(CALL(rdma_get_recv_comp(near_, &wc)), {EAGAIN}));
+  EXPECT_MINUS_ONE(rdma_get_recv_comp(near_, &wc));  // the pages name no errno value
   const About about("rdma_get_send_comp.error");
-  EXPECT_TRUE(minus_one(CALL(rdma_get_send_comp(near_, &wc)), {EAGAIN}));
+  EXPECT_MINUS_ONE(rdma_get_send_comp(near_, &wc));
 }
 
 CONFORMANCE_TEST(cm_verbs, InlineDatagramNeedsNoRegistration, "rdma_post_ud_send.inline") {

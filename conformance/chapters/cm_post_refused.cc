@@ -29,6 +29,7 @@ class Fixture : public CmTest {
 
   void connect_ends() {
     establish();
+    message_on_iwarp();
     register_buffer();
   }
   void register_buffer() {
@@ -187,7 +188,10 @@ CONFORMANCE_TEST(cm_verbs, MessagesAreNotForThePeer, "rdma_reg_msgs.no-remote") 
     connect_ends();
     far().fill(0, std::vector<uint8_t>(64, 0x33));
     ASSERT_EQ(far().post(opcode, 0, 8, {buffer_.address(), mr_->rkey, size}), 0);
-    EXPECT_EQ(far().sent().status, IBV_WC_REM_ACCESS_ERR) << "opcode " << opcode;
+    const ibv_wc_status status = far().sent().status;
+    if (is_infiniband(near_)) {  // iWARP acknowledges no write, and terminates for a read
+      EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << "opcode " << opcode;
+    }
     EXPECT_TRUE(buffer_.is(Buffer::untouched, 0, size)) << "opcode " << opcode;
     EXPECT_EQ(far().bytes(0, 64), std::vector<uint8_t>(64, 0x33)) << "opcode " << opcode;
   }

@@ -89,6 +89,22 @@ class Fixture : public PairTest {
            << counter.name << "; expected: " << by << " more than " << before << "; seen: " << seen;
   }
 
+  // A counter with one of these names, and its value now. Nothing: the port has none, and the clause is not
+  // claimed.
+  using Watched = std::optional<std::pair<Counter, uint64_t>>;
+  Watched watched(ClauseId clause, Names names) {
+    const About about(clause);
+    try {
+      const Counter of = counter("hw_counters", names);
+      return std::pair(of, now(of));
+    } catch (const NotClaimed& refusal) {
+      not_claimed(refusal.reason);
+      return std::nullopt;
+    }
+  }
+  static testing::AssertionResult has_counted(const Watched& before) {
+    return before ? grows(before->first, before->second) : testing::AssertionSuccess();
+  }
   // Of a counter with one of these names: what happens in `happens` is counted.
   template <typename Happens>
   void counts(Names names, Happens happens) {
@@ -137,7 +153,8 @@ CONFORMANCE_TEST_AS(alone, counters, AreNumbers, "sysfs.counters.number", "sysfs
       EXPECT_TRUE(before) << name << "; expected: a number; seen: '" << text_of(path) << "'";
       const About about("sysfs.counters.rise");
       const auto after = value_of(path);
-      if (before && after) {
+      const bool is_total = !name.starts_with("active_");  // how many there are now
+      if (before && after && is_total) {
         EXPECT_GE(*after, *before) << name;
       }
     }
@@ -177,13 +194,14 @@ CONFORMANCE_TEST_AS(alone, counters, DataAreCounted, "sysfs.counters.data", "sys
         sender->hammer(remote_request(IBV_WR_RDMA_WRITE, {{0, message}}, target.facts(), 0), messages);
     ASSERT_EQ(done.completed, messages);
   }
+  // Half of it: a little may be other programs' traffic.
+  for (size_t i = 0; topology().is_loopback() && i < std::size(rows); ++i)
+    if (!grows(before[i].first, before[i].second, rows[i].least / 2))
+      throw NotTested{"what the device sends to itself does not pass its port"};
   for (size_t i = 0; i < std::size(rows); ++i) {
     const About about(rows[i].clause);
     const auto& [of, was] = before[i];
-    const bool is_loopback = topology().is_loopback();
-    if (is_loopback && !grows(of, was, rows[i].least / 8))
-      throw NotTested{"what the device sends to itself does not pass its port"};
-    const auto counted = grows(of, was, is_loopback ? 2 * rows[i].least : rows[i].least);
+    const auto counted = grows(of, was, topology().is_loopback() ? 2 * rows[i].least : rows[i].least);
     if (!counted && now(of) == UINT32_MAX) throw NotTested{of.name + " has reached its greatest value"};
     EXPECT_TRUE(counted);
   }
@@ -202,16 +220,14 @@ CONFORMANCE_TEST_AS(alone, counters, NobodyAcknowledges, "sysfs.hw_counters.ack-
                     "sysfs.hw_counters.retry-exceeded") {
   pair(impatient());
   ASSERT_EQ(far().destroy_qp(), 0);
-  const About about("sysfs.hw_counters.ack-timeout");
-  counts({"local_ack_timeout_err", "to_retransmits", "completer_retry_err"}, [&] {
-    const About exceeded("sysfs.hw_counters.retry-exceeded");
-    try {
-      counts({"retry_exceeded_err", "max_retry_exceeded"}, [&] { fails(near(), send_request({{0, 8}})); });
-    } catch (const NotClaimed& refusal) {
-      not_claimed(refusal.reason);
-      fails(near(), send_request({{0, 8}}));
-    }
-  });
+  const Watched timeouts = watched("sysfs.hw_counters.ack-timeout",
+                                   {"local_ack_timeout_err", "to_retransmits", "completer_retry_err"});
+  const Watched exceeded =
+      watched("sysfs.hw_counters.retry-exceeded", {"retry_exceeded_err", "max_retry_exceeded"});
+  if (!timeouts && !exceeded) return;
+  fails(near(), send_request({{0, 8}}));
+  ABOUT("sysfs.hw_counters.ack-timeout") EXPECT_TRUE(has_counted(timeouts));
+  ABOUT("sysfs.hw_counters.retry-exceeded") EXPECT_TRUE(has_counted(exceeded));
 }
 
 CONFORMANCE_TEST_AS(alone, counters, RefusedAccess, "sysfs.hw_counters.access-sent") {
@@ -229,33 +245,24 @@ CONFORMANCE_TEST_AS(alone, counters, RequestsFail, "sysfs.hw_counters.request-er
 CONFORMANCE_TEST_AS(alone, counters, ReceivesFail, "sysfs.hw_counters.receive-errors",
                     "sysfs.hw_counters.receive-length") {
   pair();
+  const Watched errors = watched("sysfs.hw_counters.receive-errors", {"resp_cqe_error"});
+  const Watched lengths =
+      watched("sysfs.hw_counters.receive-length", {"resp_local_length_error", "res_exceeds_wqe"});
+  if (!errors && !lengths) return;
   ASSERT_EQ(near().receive(0, 8), 0);
-  const auto too_long = [&] {
-    fails(far(), send_request({{0, 64}}));
-    EXPECT_EQ(near().received().status, IBV_WC_LOC_LEN_ERR);
-  };
-  bool happened = false;
-  const auto once = [&] {
-    if (!happened) too_long();
-    happened = true;
-  };
-  const About about("sysfs.hw_counters.receive-errors");
-  counts({"resp_cqe_error"}, [&] {
-    const About length("sysfs.hw_counters.receive-length");
-    try {
-      counts({"resp_local_length_error", "res_exceeds_wqe"}, once);
-    } catch (const NotClaimed& refusal) {
-      not_claimed(refusal.reason);
-      once();
-    }
-  });
+  fails(far(), send_request({{0, 64}}));
+  ABOUT("sysfs.hw_counters.receive-errors")
+  EXPECT_NE(near().received().status, IBV_WC_SUCCESS);  // with which status is another clause's
+  ABOUT("sysfs.hw_counters.receive-errors") EXPECT_TRUE(has_counted(errors));
+  ABOUT("sysfs.hw_counters.receive-length") EXPECT_TRUE(has_counted(lengths));
 }
 
 CONFORMANCE_TEST_AS(alone, counters, SendsAreFlushed, "sysfs.hw_counters.request-flushes") {
   pair();
   counts({"req_cqe_flush_error"}, [&] {
     ASSERT_EQ(near().to_state(IBV_QPS_ERR), 0);
-    if (near().post(send_request({{0, 8}})) != 0) throw NotClaimed{"a request in ERR is refused: nothing is flushed"};
+    if (near().post(send_request({{0, 8}})) != 0)
+      throw NotClaimed{"a request in ERR is refused: nothing is flushed"};
     EXPECT_EQ(near().completion().status, IBV_WC_WR_FLUSH_ERR);
   });
 }

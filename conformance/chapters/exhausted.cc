@@ -2,6 +2,7 @@
 //
 // Uses up everything that the device has. Others get nothing meanwhile, so these tests are for
 // --allow-disruptive.
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -16,13 +17,16 @@ constexpr size_t enough = 20000;
 
 class Fixture : public DeviceTest {
  protected:
-  // `make` returns an object, or null and sets errno.
+  // `make` returns an object, or null. The pages of the creating functions promise no errno value.
   template <typename Object>
   void exhaust(size_t claimed, const std::function<Object()>& make) {
     std::vector<Object> all;
     Object more;
     int error = 0;
+    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(20));
     while (all.size() < std::min(claimed + 1, enough)) {
+      // As long again to destroy them. Firmware may need milliseconds for each.
+      if (std::chrono::steady_clock::now() > deadline) throw NotTested{"not exhausted within 20 s"};
       errno = 0;
       more = make();
       error = errno;
@@ -33,7 +37,6 @@ class Fixture : public DeviceTest {
     EXPECT_LE(all.size(), claimed) << "more than the maximum";
     ASSERT_FALSE(all.empty()) << errno_text(error);
     if (all.size() == enough) return;  // not exhausted: nothing was refused
-    EXPECT_GT(error, 0) << "refused, and errno says why";
     EXPECT_SUCCEEDS(all.back().destroy());
     all.pop_back();
     EXPECT_NE(make(), nullptr) << "one was given back: " << errno_text(errno);
@@ -54,6 +57,7 @@ CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EveryQpThereIs, "ib
   const Cq cq = make_cq(device());
   QpSpec spec;
   spec.send_depth = spec.receive_depth = 1;
+  make_qp(pd, cq, spec);  // of an adapter without RC nothing is asked
   exhaust<Qp>(static_cast<size_t>(device().attributes().max_qp), [&] {
     ibv_qp_init_attr attr = init_attributes(spec, cq, cq);
     return Qp(ibv_create_qp(pd, &attr));

@@ -53,6 +53,8 @@ class FramesTest : public DeviceTest {
   };
 
   void need_frames() {
+    // A device of both link layers claims rules for either.
+    if (!device().is_ethernet()) throw NotClaimed{"the port's link layer is not Ethernet"};
     if ((device().attributes().device_cap_flags & IBV_DEVICE_MANAGED_FLOW_STEERING) == 0)
       throw NotClaimed{"IBV_DEVICE_MANAGED_FLOW_STEERING is not set"};
     pd_ = make_pd(device());

@@ -48,8 +48,11 @@ class Moving : public PairTest {
     EXPECT_EQ(first.completed, 20u);
     EXPECT_EQ(first.status, IBV_WC_SUCCESS);
     ASSERT_EQ(result, 0);
-    EXPECT_EQ(rest.status, IBV_WC_REM_ACCESS_ERR)
+    if (rest.status == IBV_WC_REM_ACCESS_ERR) return;
+    // A driver may take a QP that is using the region to ERR: then nothing answers any more.
+    EXPECT_EQ(rest.status, IBV_WC_RETRY_EXC_ERR)
         << name_of(rest.status) << " after " << rest.completed << " requests: the far end could go on";
+    EXPECT_EQ(near().state(), IBV_QPS_ERR) << "no answer, though the QP is not in ERR";
   }
 
   wire::Region region_;
@@ -163,6 +166,7 @@ CONFORMANCE_TEST(life, AllElementsOfASharedQueue, "life.limits.srq-sge") {
 // As many as the device gives, and no more than that.
 template <typename Object, typename Make>
 std::string count(const char* what, int claimed, Make make) {
+  if (claimed == 0) return std::string(what) + ": no number claimed";  // max_ah of some
   std::vector<Object> all;
   const int most = std::min(claimed, 256);
   while (static_cast<int>(all.size()) < most) {

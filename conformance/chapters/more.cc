@@ -75,11 +75,11 @@ CONFORMANCE_TEST(more, DeviceMemoryIsRegistered, "ibv_reg_dm_mr.zero-based", "ib
   ASSERT_NE(dm, nullptr);
   {
     const About about("ibv_reg_dm_mr.flag");
-    EXPECT_TRUE(refused(reg(pd, dm, length, IBV_ACCESS_LOCAL_WRITE).get()));
+    EXPECT_EQ(reg(pd, dm, length, IBV_ACCESS_LOCAL_WRITE), nullptr);  // the page promises no errno value
   }
   {
     const About about("ibv_reg_dm_mr.range");
-    EXPECT_TRUE(refused(reg(pd, dm, length + 1, IBV_ACCESS_ZERO_BASED).get()));
+    EXPECT_EQ(reg(pd, dm, length + 1, IBV_ACCESS_ZERO_BASED), nullptr);
   }
   Mr mr =
       reg(pd, dm, length,
@@ -189,7 +189,6 @@ CONFORMANCE_TEST(more, RateLimitIsSet, "ibv_modify_qp_rate_limit.set", "ibv_modi
     for (const uint32_t rate : {caps.qp_rate_limit_min, caps.qp_rate_limit_max})
       EXPECT_EQ(set(rate), 0) << rate;
   }
-  ABOUT("ibv_modify_qp_rate_limit.set") EXPECT_EQ(set(0), 0) << "no limit";
 }
 
 CONFORMANCE_TEST(more, RateLimitBeyondTheClaimIsRefused, "ibv_modify_qp_rate_limit.range",
@@ -214,25 +213,31 @@ CONFORMANCE_TEST(more, RateLimitNeedsAQpThatCanSend, "ibv_modify_qp_rate_limit.s
   EXPECT_TRUE(refused(set(caps.qp_rate_limit_max), {EINVAL})) << "in RESET";
 }
 
-// 20 Mbit/s: the data take 100 ms, and more with headers.
+// 20 Mbit/s: the data take 100 ms, and more with headers. Of a device that takes no burst size
+// nothing tells how much it sends at once: of 1 MiB three quarters may be one burst.
 CONFORMANCE_TEST(more, RateLimitHolds, "ibv_modify_qp_rate_limit.holds", "ibv_modify_qp_rate_limit.off") {
-  constexpr uint32_t kbps = 20'000, size = 8192, count = 32, burst = 16384;
+  constexpr uint32_t kbps = 20'000, size = 8192, burst = 16384;
   const ibv_packet_pacing_caps& caps = claimed();
   if (kbps < caps.qp_rate_limit_min || kbps > caps.qp_rate_limit_max)
     throw NotTested{"20 Mbit/s is not offered"};
-  if (set(kbps, burst) != 0) {
+  const bool has_burst = set(kbps, burst) == 0;
+  if (!has_burst) {
     ASSERT_EQ(set(kbps), 0);
   }
+  const uint32_t count = has_burst ? 32 : 128, at_once = has_burst ? 2 * burst : count * size / 4 * 3;
   const std::chrono::duration<double> paced = time_for(count, size);
-  EXPECT_GE(paced.count(), (count * size - 2.0 * burst) * 8 / (kbps * 1000.0))
+  ABOUT("ibv_modify_qp_rate_limit.holds")
+  EXPECT_GE(paced.count(), static_cast<double>(count * size - at_once) * 8 / (kbps * 1000.0))
       << "seconds; faster than the limit";
-  const About about("ibv_modify_qp_rate_limit.off");
-  ASSERT_EQ(set(0), 0);
-  EXPECT_LT(time_for(count, size), scaled(std::chrono::seconds(5))) << "seconds, without a limit";
+  const int error = set(0);
+  observe("ibv_modify_qp_rate_limit.off", error != 0 ? "refused with " + errno_text(error)
+                                          : time_for(count, size) < paced ? "ends pacing"
+                                                                          : "accepted, and the rate stays");
 }
 
+// The burst is the device's default, of which nothing tells the size: of 256 KiB, three quarters may be one.
 CONFORMANCE_TEST(more, RateLimitIsAnAttribute, "ibv_modify_qp.rate-limit") {
-  constexpr uint32_t kbps = 20'000, size = 8192, count = 16;
+  constexpr uint32_t kbps = 20'000, size = 8192, count = 32, burst = count * size / 4 * 3;
   const ibv_packet_pacing_caps& caps = claimed();
   if (kbps < caps.qp_rate_limit_min || kbps > caps.qp_rate_limit_max)
     throw NotTested{"20 Mbit/s is not offered"};
@@ -241,7 +246,8 @@ CONFORMANCE_TEST(more, RateLimitIsAnAttribute, "ibv_modify_qp.rate-limit") {
   const int error = CALL(ibv_modify_qp(pair().native().end.qp, &attr, IBV_QP_RATE_LIMIT));
   if (is_refusal(error)) throw NotClaimed{"IBV_QP_RATE_LIMIT is refused for RC with " + errno_text(error)};
   ASSERT_EQ(error, 0);
-  EXPECT_GE(time_for(count, size).count(), (count * size - 65536.0) * 8 / (kbps * 1000.0)) << "seconds";
+  EXPECT_GE(time_for(count, size).count(), static_cast<double>(count * size - burst) * 8 / (kbps * 1000.0))
+      << "seconds";
 }
 
 }  // namespace pacing

@@ -152,15 +152,23 @@ int rereg(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length, int a
 CONFORMANCE_TEST(mr, NoBytesGiveNoAccess, "ibv_reg_mr.no-bytes", "ibv_reg_mr.no-bytes-no-access") {
   const Buffer target(4096);
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  const Mr within = Mr(CALL((ibv_reg_mr)(own().pd, target.data() + 1024, 0, access)));
-  const std::string outcome = within ? "registered" : "refused with " + errno_text(errno);
-  const Mr at_beginning = Mr(CALL((ibv_reg_mr)(own().pd, target.data(), 0, access)));
-  observe("ibv_reg_mr.no-bytes", outcome + "; at the beginning of a page " +
-                                     (at_beginning ? "registered" : "refused with " + errno_text(errno)));
+  {
+    const Mr within = Mr(CALL((ibv_reg_mr)(own().pd, target.data() + 1024, 0, access)));
+    const std::string outcome = within ? "registered" : "refused with " + errno_text(errno);
+    const Mr at_beginning = Mr(CALL((ibv_reg_mr)(own().pd, target.data(), 0, access)));
+    observe("ibv_reg_mr.no-bytes", outcome + "; at the beginning of a page " +
+                                       (at_beginning ? "registered" : "refused with " + errno_text(errno)));
+    const About about("ibv_reg_mr.no-bytes-no-access");
+    if (!within) throw NotTested{"regions of length 0 are refused"};
+  }
   const About about("ibv_reg_mr.no-bytes-no-access");
-  if (!within) throw NotTested{"regions of length 0 are refused"};
-  EXPECT_EQ(far_writes(target.address(1024), within->rkey), IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(target[1024], Buffer::untouched);
+  for (const size_t at : {1024, 1023}) {
+    new_pair();
+    const Mr none = Mr(CALL((ibv_reg_mr)(own().pd, target.data() + 1024, 0, access)));
+    ASSERT_NE(none, nullptr) << "a region of length 0 that was registered before";
+    EXPECT_EQ(far_writes(target.address(at), none->rkey), IBV_WC_REM_ACCESS_ERR) << "at " << at;
+    EXPECT_EQ(target[at], Buffer::untouched);
+  }
 }
 
 CONFORMANCE_TEST(mr, ReregChangesAccess, "ibv_rereg_mr.access") {

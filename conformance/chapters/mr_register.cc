@@ -5,11 +5,14 @@
 #include <linux/udmabuf.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "support/fixture.h"
@@ -102,14 +105,15 @@ CONFORMANCE_TEST(mr, RelaxedOrderingNeverFails, "ibv_reg_mr.optional-flag") {
 }
 
 CONFORMANCE_TEST(mr, UnmappedMemoryIsRefused, "ibv_reg_mr.null-on-failure") {
-  const Buffer buffer(4096);
-  uint8_t* guard = buffer.data() + 4096;  // PROT_NONE
-  EXPECT_TRUE(refused(reg(guard, 4096, IBV_ACCESS_LOCAL_WRITE).get())) << "a page that nobody may touch";
-  EXPECT_TRUE(refused(reg(buffer.data(), 4097, IBV_ACCESS_LOCAL_WRITE).get())) << "one byte into such a page";
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));  // 64 KiB, too
+  const Buffer buffer(page);
+  uint8_t* guard = buffer.data() + page;  // PROT_NONE
+  // The manual page promises no errno.
+  EXPECT_EQ(reg(guard, page, IBV_ACCESS_LOCAL_WRITE), nullptr) << "a page that nobody may touch";
+  EXPECT_EQ(reg(buffer.data(), page + 1, IBV_ACCESS_LOCAL_WRITE), nullptr) << "one byte into such a page";
   void* hole = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   munmap(hole, page);
-  EXPECT_TRUE(refused(reg(hole, page, IBV_ACCESS_LOCAL_WRITE).get())) << "a page that is not there";
+  EXPECT_EQ(reg(hole, page, IBV_ACCESS_LOCAL_WRITE), nullptr) << "a page that is not there";
 }
 
 CONFORMANCE_TEST(mr, ReadOnlyMemoryIsNotWritten, "ibv_reg_mr.read-only-memory",
@@ -145,7 +149,13 @@ CONFORMANCE_TEST(mr, RegionsMayOverlap, "ibv_reg_mr.overlap") {
 CONFORMANCE_TEST(mr, LargeRegion, "ibv_reg_mr.large") {
   const size_t length = static_cast<size_t>(std::min<uint64_t>(16u << 20, device().attributes().max_mr_size));
   const Buffer buffer(length);
-  EXPECT_NE(reg(buffer.data(), length, IBV_ACCESS_LOCAL_WRITE), nullptr) << length << " bytes";
+  const Mr mr = reg(buffer.data(), length, IBV_ACCESS_LOCAL_WRITE);
+  // What a user may pin is no property of the device (ibv_query_device(3), NOTES: user permissions). The
+  // error is the driver's: ENOMEM, or EFAULT.
+  rlimit locked = {};
+  if (!mr && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < 2 * length)
+    throw NotTested{"RLIMIT_MEMLOCK allows " + std::to_string(locked.rlim_cur) + " bytes"};
+  EXPECT_NE(mr, nullptr) << length << " bytes";
 }
 
 CONFORMANCE_TEST(mr, RangeOverTheEndIsRefused, "ibv_reg_mr.wraps") {
@@ -156,7 +166,9 @@ CONFORMANCE_TEST(mr, RangeOverTheEndIsRefused, "ibv_reg_mr.wraps") {
 
 CONFORMANCE_TEST(mr, NothingIsUsedUp, "ibv_reg_mr.reuse") {
   const Buffer buffer(4096);
-  for (int i = 0; i < 2000; ++i) {
+  // How long a call takes no manual page says. A driver may wait for a grace period of RCU in each.
+  const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(6));
+  for (int i = 0; i < 2000 && std::chrono::steady_clock::now() < end; ++i) {
     Mr mr((ibv_reg_mr)(pd(), buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE));
     ASSERT_NE(mr, nullptr) << "round " << i;
     ASSERT_EQ(mr.destroy(), 0) << "round " << i;
@@ -243,7 +255,13 @@ CONFORMANCE_TEST(mr, DmaBufIsRegistered, "ibv_reg_dmabuf_mr.page-offset", "ibv_r
   int remote =
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
   if (device().attributes().atomic_cap != IBV_ATOMIC_NONE) remote |= IBV_ACCESS_REMOTE_ATOMIC;
-  const Mr allowed(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, descriptor, remote)));
+  Mr allowed(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, descriptor, remote)));
+  // A device without RDMA WRITE, or READ, refuses that right for any region.
+  for (const int right : {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ})
+    if (!allowed && errno == EOPNOTSUPP) {
+      remote &= ~right;
+      allowed = Mr(CALL(ibv_reg_dmabuf_mr(pd(), 0, page(), 0, descriptor, remote)));
+    }
   EXPECT_NE(allowed, nullptr) << "errno " << errno_text(errno);
   for (const int other :
        {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND, IBV_ACCESS_HUGETLB})

@@ -177,6 +177,25 @@ CONFORMANCE_TEST(order, FencedRequestsWaitForAtomics, "order.fence-atomic") {
   EXPECT_EQ(far().word(0), 40u);
 }
 
+// The READ behind it is on its way, or waits, when the fenced request is sent again.
+CONFORMANCE_TEST(order, FencedRequestsDoNotWaitForWhatFollows, "order.fence-rnr") {
+  pair(of(IBV_QPT_RC));
+  near().fill_pattern(0, 8, 5);
+  far().fill_pattern(1024, 8, 6);
+  ASSERT_EQ(near().post({fenced(send_request({{0, 8}}, 1)), remote(IBV_WR_RDMA_READ, {{64, 8}}, 1024, 2)}),
+            0);
+  EXPECT_TRUE(near().stays_empty());
+  ASSERT_EQ(far().receive(0, 64), 0);
+  uint64_t next = 1;
+  for (const Completion& done : near().completions(2)) {
+    EXPECT_EQ(done.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(done.id, next++);
+  }
+  EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(far().has_pattern(0, 8, 5));
+  EXPECT_TRUE(near().has_pattern(64, 8, 6));
+}
+
 CONFORMANCE_TEST(order, ReceivesInOrder, "order.receives") {
   bool is_claimed = false;
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {

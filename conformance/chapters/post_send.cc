@@ -2,6 +2,8 @@
 //
 // Posting send requests: lists, queues, flags, inline data, states.
 
+#include <string>
+
 #include "chapters/post_fixture.h"
 #include "support/pair.h"
 
@@ -14,6 +16,8 @@ class Fixture : public PairTest {
     PairSpec spec;
     spec.both.inline_data = inline_data;
     pair(spec);
+    if (made().inline_data < inline_data)
+      throw NotClaimed{"max_inline_data is " + std::to_string(made().inline_data)};
   }
   const End& near() { return pair().native().end; }
   const wire::EndFacts& made() { return PairTest::near().facts(); }  // what ibv_create_qp told
@@ -51,6 +55,12 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   list[2].sg_list = too_many.data();
   list[2].num_sge = static_cast<int>(too_many.size());
   const int error = CALL(ibv_post_send(near().qp, list, &bad));
+  if (error == 0) {  // "ibv_post_send.too-many-sges" is told of it
+    for (const ClauseId clause :
+         {ClauseId("ibv_post_send.bad-wr-first"), ClauseId("ibv_post_send.stops-at-first")})
+      ABOUT(clause) not_tested("one element more is taken");
+    return;
+  }
   ABOUT("ibv_post_send.bad-wr-first") EXPECT_EQ(bad, &list[2]);
   const About about("ibv_post_send.stops-at-first");
   EXPECT_TRUE(refused(error));

@@ -37,7 +37,8 @@ CONFORMANCE_TEST(qp, FieldsAreThoseGiven, "ibv_create_qp.pointer", "ibv_create_q
   QpSpec spec;
   spec.qp_context = &mark;
   Qp qp = make_qp(pd(), cq(), spec);
-  if (context()->device->transport_type != IBV_TRANSPORT_IWARP) {  // which has no QPs 0 and 1
+  const bool is_iwarp = context()->device->transport_type == IBV_TRANSPORT_IWARP;
+  if (!is_iwarp) {  // which has no QPs 0 and 1
     const About about("ibv_create_qp.pointer");
     EXPECT_GT(qp->qp_num, 1u);
     EXPECT_LT(qp->qp_num, 1u << 24);
@@ -51,7 +52,10 @@ CONFORMANCE_TEST(qp, FieldsAreThoseGiven, "ibv_create_qp.pointer", "ibv_create_q
     EXPECT_EQ(qp->srq, nullptr);
     EXPECT_EQ(qp->qp_type, IBV_QPT_RC);
     EXPECT_EQ(qp->state, IBV_QPS_RESET);
-    EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
+    // An iWARP QP begins in IDLE, which some drivers report as INIT.
+    if (!is_iwarp) {
+      EXPECT_EQ(state_of(qp), IBV_QPS_RESET);
+    }
   }
   ABOUT("ibv_destroy_qp.zero") EXPECT_SUCCEEDS(qp.destroy());
 }
@@ -76,7 +80,8 @@ CONFORMANCE_TEST(qp, CapabilitiesAreAtLeastThose, "ibv_create_qp.cap-at-least") 
       spec.send_sges = spec.receive_sges = sges;
       ibv_qp_init_attr attr = init_attributes(spec, cq(), cq());
       Qp qp = create(attr);
-      if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+      if (!qp && is_refusal_of_qp(errno))
+        throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
       ASSERT_NE(qp, nullptr);
       EXPECT_GE(attr.cap.max_send_wr, depth);
       EXPECT_GE(attr.cap.max_recv_wr, depth);
@@ -93,7 +98,7 @@ CONFORMANCE_TEST(qp, BeyondTheLimitsIsRefused, "ibv_create_qp.beyond-wr", "ibv_c
   const struct {
     ClauseId clause;
     QpSpec spec;
-    uint32_t ibv_qp_cap::* field;
+    uint32_t ibv_qp_cap::*field;
     uint32_t least;
   } table[] = {
       {"ibv_create_qp.beyond-wr", {.send_depth = wr}, &ibv_qp_cap::max_send_wr, wr},
@@ -125,29 +130,39 @@ CONFORMANCE_TEST(qp, SrqGoesWithRcAndUd, "ibv_create_qp.srq-rc-ud", "ibv_create_
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UD}) {
     QpSpec spec;
     spec.type = type;
-    make_qp(pd(), cq(), spec);
+    try {
+      make_qp(pd(), cq(), spec);
+    } catch (const NotClaimed&) {
+      if (type == IBV_QPT_RC) throw;
+      continue;
+    }
     spec.srq = srq;
+    {
+      const About about("ibv_create_qp.srq-rc-ud");
+      const Qp qp = create(spec);
+      EXPECT_NE(qp, nullptr) << type_name(type) << ", errno " << errno_text(errno);
+      if (!qp) continue;
+      EXPECT_EQ(qp->srq, srq.get());
+    }
+    const About about("ibv_create_qp.srq-ignores-recv");
     spec.receive_depth = 0x7fffffff;
     spec.receive_sges = 0x7fffffff;
     const Qp qp = create(spec);
     EXPECT_NE(qp, nullptr) << type_name(type) << ", errno " << errno_text(errno);
-    if (qp) {
-      EXPECT_EQ(qp->srq, srq.get());
-    }
   }
   const About about("ibv_create_qp.srq-uc");
   QpSpec uc;
   uc.type = IBV_QPT_UC;
   make_qp(pd(), cq(), uc);
   uc.srq = srq;
-  EXPECT_TRUE(refused(create(uc).get()));
+  EXPECT_EQ(create(uc).get(), nullptr);  // the page does not speak of errno
 }
 
 CONFORMANCE_TEST(qp, UnknownTypeIsRefused, "ibv_create_qp.unknown-type") {
   make_qp(pd(), cq());
   QpSpec spec;
   spec.type = static_cast<ibv_qp_type>(77);
-  EXPECT_TRUE(refused(create(spec).get()));
+  EXPECT_EQ(create(spec).get(), nullptr);  // the page does not speak of errno
 }
 
 CONFORMANCE_TEST(qp, NothingIsUsedUp, "ibv_create_qp.reuse") {
@@ -159,15 +174,22 @@ CONFORMANCE_TEST(qp, NothingIsUsedUp, "ibv_create_qp.reuse") {
   }
 }
 
+// In those that the device has: one may have no SQD, or refuse a way to ERR, which have clauses of their own.
 CONFORMANCE_TEST(qp, DestroyedInAnyState, "ibv_destroy_qp.any-state") {
   for (const ibv_qp_state state :
        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
     Qp qp = make_qp(pd(), cq());
+    const ibv_qp_attr values = attributes_for(device(), {.destination = qp->qp_num});
     try {
-      bring_to(qp, state, attributes_for(device(), {.destination = qp->qp_num}));
+      bring_to(qp, state == IBV_QPS_ERR ? IBV_QPS_RTS : state, values);
     } catch (const NotClaimed&) {
       if (state != IBV_QPS_SQD) throw;
       continue;
+    }
+    if (state == IBV_QPS_ERR) {
+      ibv_qp_attr attr = values;
+      attr.qp_state = IBV_QPS_ERR;
+      if (modify(qp, attr, IBV_QP_STATE) != 0) continue;
     }
     EXPECT_SUCCEEDS(qp.destroy()) << "in " << state_name(state);
   }
@@ -273,6 +295,7 @@ CONFORMANCE_TEST(qp, InlineHoldsWhatCapSays, "ibv_create_qp.inline-holds") {
   PairSpec spec;
   spec.both.inline_data = 32;
   pair(spec);
+  if (near().facts().inline_data == 0) throw NotClaimed{"max_inline_data is 0"};
   ASSERT_GE(near().facts().inline_data, 32u);
   const auto length =
       static_cast<uint32_t>(std::min<uint64_t>(near().facts().inline_data, near().facts().length));

@@ -12,6 +12,13 @@ namespace {
 
 class Fixture : public PairTest {
  protected:
+  // Of iWARP, RESET and INIT are one state, IDLE, which some drivers report as INIT; there is no path, and
+  // the connection manager, not ibv_modify_qp, takes the QP further.
+  bool is_iwarp() { return context()->device->transport_type == IBV_TRANSPORT_IWARP; }
+  void need_path() {
+    if (is_iwarp()) throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
+  }
+
   // A QP of the type in `state`, connected to itself; values_ are its attributes.
   Qp qp_in(ibv_qp_state state, ibv_qp_type type = IBV_QPT_RC, Path path = {}) {
     if (!pd_) pd_ = make_pd(device());
@@ -29,13 +36,14 @@ class Fixture : public PairTest {
   template <typename Change>
   void expect_refused(ibv_qp_state from, ibv_qp_type type, const char* what, Change change) {
     Qp qp = qp_in(from, type);
+    const ibv_qp_state before = state_of(qp);
     const auto to = static_cast<ibv_qp_state>(from + 1);
     ibv_qp_attr attr = values_;
     attr.qp_state = to;
     attr.cur_qp_state = from;
     change(attr);
     EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_STATE | transition_of(type, from, to)->required))) << what;
-    EXPECT_EQ(state_of(qp), from) << what;
+    EXPECT_EQ(state_of(qp), before) << what;
   }
 
   // One more than `limit` is refused, or the QP has no more than `limit`.
@@ -57,7 +65,9 @@ class Fixture : public PairTest {
   ibv_qp_attr query(ibv_qp* qp, int mask, ibv_qp_init_attr* init = nullptr) {
     ibv_qp_attr attr = {};
     ibv_qp_init_attr ignored = {};
-    EXPECT_SUCCEEDS(ibv_query_qp(qp, &attr, mask, init != nullptr ? init : &ignored));
+    const int error = CALL(ibv_query_qp(qp, &attr, mask, init != nullptr ? init : &ignored));
+    expect_query(error);
+    EXPECT_TRUE(succeeded(error));
     return attr;
   }
 
@@ -68,12 +78,13 @@ class Fixture : public PairTest {
 
 CONFORMANCE_TEST(qp, InvalidValueChangesNothing, "ibv_modify_qp.none-on-error") {
   Qp qp = qp_in(IBV_QPS_INIT);
+  const ibv_qp_state state = state_of(qp);
   const ibv_qp_attr before = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
   ibv_qp_attr attr = values_;
   attr.qp_access_flags = 0;  // valid, and different
   attr.port_num = 0;         // not valid
   EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_PKEY_INDEX)));
-  EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+  EXPECT_EQ(state_of(qp), state);
   const ibv_qp_attr now = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
   EXPECT_EQ(now.qp_access_flags, before.qp_access_flags);
   EXPECT_EQ(now.port_num, before.port_num);
@@ -86,11 +97,12 @@ CONFORMANCE_TEST(qp, UnknownMaskBitIsRefused, "ibv_modify_qp.mask-bit") {
 
 CONFORMANCE_TEST(qp, UnknownStateIsRefused, "ibv_modify_qp.state-value") {
   Qp qp = qp_in(IBV_QPS_INIT);
+  const ibv_qp_state before = state_of(qp);
   for (const int state : {7, 8, 100}) {
     ibv_qp_attr attr = values_;
     attr.qp_state = static_cast<ibv_qp_state>(state);
     EXPECT_TRUE(refused(CALL(ibv_modify_qp(qp, &attr, IBV_QP_STATE)))) << state;
-    EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+    EXPECT_EQ(state_of(qp), before);
   }
 }
 
@@ -101,7 +113,7 @@ CONFORMANCE_TEST(qp, PortAndPkeyAreChecked, "ibv_modify_qp.port-range", "ibv_mod
     expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "port 254", [](ibv_qp_attr& attr) { attr.port_num = 254; });
   }
   const About about("ibv_modify_qp.pkey-range");
-  if (context()->device->transport_type == IBV_TRANSPORT_IWARP) throw NotClaimed{"iWARP has no P_Keys"};
+  if (is_iwarp()) throw NotClaimed{"iWARP has no P_Keys"};
   const uint16_t length = device().port().pkey_tbl_len;
   expect_refused(IBV_QPS_RESET, IBV_QPT_RC, "beyond the table",
                  [&](ibv_qp_attr& attr) { attr.pkey_index = length; });
@@ -109,6 +121,7 @@ CONFORMANCE_TEST(qp, PortAndPkeyAreChecked, "ibv_modify_qp.port-range", "ibv_mod
 
 CONFORMANCE_TEST(qp, AddressIsChecked, "ibv_modify_qp.sgid-range", "ibv_modify_qp.mtu-value",
                  "ibv_modify_qp.grh-required") {
+  need_path();
   {
     const About about("ibv_modify_qp.mtu-value");
     expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "0",
@@ -116,10 +129,16 @@ CONFORMANCE_TEST(qp, AddressIsChecked, "ibv_modify_qp.sgid-range", "ibv_modify_q
     expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "9",
                    [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(9); });
   }
-  if (device().own_address().is_global && device().port().gid_tbl_len < 255) {
+  {
     const About about("ibv_modify_qp.sgid-range");
-    expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "GID index beyond the table",
-                   [](ibv_qp_attr& a) { a.ah_attr.grh.sgid_index = 255; });
+    if (!device().own_address().is_global) {
+      not_claimed("the address vector has no GRH");
+    } else if (device().port().gid_tbl_len > 255) {
+      not_claimed("the GID table is as large as the attribute");
+    } else {
+      expect_refused(IBV_QPS_INIT, IBV_QPT_RC, "GID index beyond the table",
+                     [](ibv_qp_attr& a) { a.ah_attr.grh.sgid_index = 255; });
+    }
   }
   const About about("ibv_modify_qp.grh-required");
   if (!device().is_ethernet()) throw NotClaimed{"the port's link layer is not Ethernet"};
@@ -140,6 +159,7 @@ CONFORMANCE_TEST(qp, WrongCurrentState, "ibv_modify_qp.cur-state-wrong") {
 // What a QP in INIT makes of a value that its field does not have.
 CONFORMANCE_TEST(qp, ValuesBeyondTheirFields, "ibv_modify_qp.beyond-field", "ibv_modify_qp.long-timeout",
                  "ibv_modify_qp.local-access") {
+  need_path();
   using Change = std::function<void(ibv_qp_attr&)>;
   const auto tries = [&](ibv_qp_state from, ibv_qp_state to, const Change& change) {
     const Qp qp = qp_in(from);
@@ -178,13 +198,15 @@ CONFORMANCE_TEST(qp, ValuesBeyondTheirFields, "ibv_modify_qp.beyond-field", "ibv
 
 CONFORMANCE_TEST(qp, EmptyMask, "ibv_modify_qp.mask-0") {
   Qp qp = qp_in(IBV_QPS_INIT);
+  const ibv_qp_state before = state_of(qp);
   const int error = modify(qp, values_, 0);
-  EXPECT_EQ(state_of(qp), IBV_QPS_INIT);
+  EXPECT_EQ(state_of(qp), before);
   observe("ibv_modify_qp.mask-0", error == 0 ? "accepted" : "refused with " + errno_text(error));
 }
 
 CONFORMANCE_TEST(qp, ReadLimitsAreChecked, "ibv_modify_qp.rd-atomic-range",
                  "ibv_modify_qp.dest-rd-atomic-range") {
+  need_path();
   const int initiator = device().attributes().max_qp_init_rd_atom,
             target = device().attributes().max_qp_rd_atom;
   {
@@ -227,8 +249,10 @@ CONFORMANCE_TEST(qp, ResetAndUpAgain, "ibv_modify_qp.reset-clears") {
 }
 
 CONFORMANCE_TEST(qp, QueryGivesTheState, "ibv_query_qp.zero", "ibv_query_qp.state") {
+  state_of(qp_in(IBV_QPS_RESET));  // is there such a verb at all?
   for (const ibv_qp_state state :
        {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_ERR}) {
+    if (state == IBV_QPS_RESET && is_iwarp()) continue;
     try {
       const Qp qp = qp_in(state);
       ABOUT("ibv_query_qp.state") EXPECT_EQ(state_of(qp), state);
@@ -247,10 +271,10 @@ CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query
   spec.signal_all = true;
   ibv_qp_init_attr created = init_attributes(spec, send, receive);
   Qp qp(CALL(ibv_create_qp(pd, &created)));
-  if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+  if (!qp && is_refusal_of_qp(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
   ASSERT_NE(qp, nullptr);
   ibv_qp_init_attr init = {};
-  const ibv_qp_attr attr = query(qp, IBV_QP_CAP, &init);
+  query(qp, IBV_QP_CAP, &init);
   ABOUT("ibv_query_qp.init-attr") {
     EXPECT_EQ(init.send_cq, send.get());
     EXPECT_EQ(init.recv_cq, receive.get());
@@ -260,6 +284,9 @@ CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query
     EXPECT_EQ(init.qp_context, &mark);
   }
   const About about("ibv_query_qp.cap");
+  // Which attributes are valid depends on the state: in RESET a device may have none but the state.
+  bring_to(qp, IBV_QPS_INIT, attributes_for(device(), {}));
+  const ibv_qp_attr attr = query(qp, IBV_QP_CAP);
   EXPECT_EQ(attr.cap.max_send_wr, created.cap.max_send_wr);
   EXPECT_EQ(attr.cap.max_recv_wr, created.cap.max_recv_wr);
   EXPECT_EQ(attr.cap.max_send_sge, created.cap.max_send_sge);
@@ -296,8 +323,13 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   attr.ah_attr.grh.traffic_class = 0x20;
   attr.ah_attr.grh.flow_label = 0x12345;
   attr.ah_attr.sl = 2;
-  ASSERT_TRUE(succeeded(
-      modify(qp, attr, IBV_QP_STATE | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required)));
+  const int mask = IBV_QP_STATE | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required;
+  int error = modify(qp, attr, mask);
+  if (error > 0 && !device().is_ethernet()) {  // a service level may be mapped to no lane
+    attr.ah_attr.sl = values_.ah_attr.sl;
+    error = modify(qp, attr, mask);
+  }
+  ASSERT_TRUE(succeeded(error));
   const ibv_qp_attr now = query(qp, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN);
   ABOUT("ibv_query_qp.path-mtu") EXPECT_EQ(now.path_mtu, IBV_MTU_256);
   ABOUT("ibv_query_qp.dest-qpn") EXPECT_EQ(now.dest_qp_num, 0xabcdeu);
@@ -307,10 +339,14 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
     EXPECT_TRUE(now.ah_attr.sl == 2 || now.ah_attr.sl == 0)
         << "seen: " << int{now.ah_attr.sl};  // no SL on the wire
   } else {
-    EXPECT_EQ(now.ah_attr.sl, 2);
+    EXPECT_EQ(now.ah_attr.sl, attr.ah_attr.sl);
   }
   EXPECT_EQ(now.ah_attr.is_global, attr.ah_attr.is_global);
-  if (!attr.ah_attr.is_global) return;
+  if (!attr.ah_attr.is_global) {
+    const About hops("ibv_query_qp.hop-limit");
+    not_claimed("the address vector has no GRH");
+    return;
+  }
   EXPECT_EQ(memcmp(now.ah_attr.grh.dgid.raw, attr.ah_attr.grh.dgid.raw, 16), 0)
       << gid_text(attr.ah_attr.grh.dgid) << " and " << gid_text(now.ah_attr.grh.dgid);
   EXPECT_EQ(now.ah_attr.grh.sgid_index, attr.ah_attr.grh.sgid_index);
@@ -359,6 +395,7 @@ CONFORMANCE_TEST(qp, DrainedQueueIsNotDraining, "ibv_query_qp.draining") {
 }
 
 CONFORMANCE_TEST(qp, CapacityStaysAsItIs, "ibv_modify_qp.resize") {
+  need_path();
   if ((device().attributes().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) != 0)
     throw NotClaimed{"QPs can be resized: the refusal does not apply"};
   for (const ibv_qp_state from : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
@@ -374,7 +411,9 @@ CONFORMANCE_TEST(qp, CapacityStaysAsItIs, "ibv_modify_qp.resize") {
       attr.cap.max_send_wr = before * 4;
       EXPECT_TRUE(refused(modify(qp, attr, IBV_QP_STATE | IBV_QP_CAP | transition->required)))
           << state_name(from) << " to " << state_name(to);
-      EXPECT_EQ(query(qp, IBV_QP_CAP).cap.max_send_wr, before);
+      if (from != IBV_QPS_RESET) {  // where cap need not be valid
+        EXPECT_EQ(query(qp, IBV_QP_CAP).cap.max_send_wr, before);
+      }
       EXPECT_EQ(state_of(qp), from);
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Transfers: inline data, addresses, the largest message, many at a time, what completions say.
+#include <sys/resource.h>
+
 #include <fstream>
 #include <string>
 
@@ -9,8 +11,6 @@
 namespace conformance {
 namespace {
 
-using Fixture = PairTest;
-
 PairSpec of(ibv_qp_type type, uint32_t inline_data = 0) {
   PairSpec spec;
   spec.both.type = type;
@@ -18,12 +18,27 @@ PairSpec of(ibv_qp_type type, uint32_t inline_data = 0) {
   return spec;
 }
 
+class Fixture : public PairTest {
+ protected:
+  // New ends of this type. False where the device has none: the test is of other types besides.
+  bool renew(ibv_qp_type type) {
+    try {
+      new_pair(of(type));
+      return true;
+    } catch (const NotClaimed&) {
+      if (type == IBV_QPT_RC) throw;
+      return false;
+    }
+  }
+};
+
 class InlineTest : public PairTest {
  protected:
   // Bytes that are overwritten as soon as the call has returned.
   void send(ibv_qp_type type, ibv_wr_opcode opcode) {
     new_pair(of(type, 32));
-    const uint32_t most = std::min(near().facts().inline_data, 4096u);
+    const uint32_t longest = type == IBV_QPT_UD ? pair().mtu_bytes() : 4096u;  // a datagram is one packet
+    const uint32_t most = std::min(near().facts().inline_data, longest);
     if (most == 0) throw NotClaimed{"max_inline_data is 0"};
     const bool is_send = opcode == IBV_WR_SEND;
     const uint32_t at = 64 + (is_send ? far().data_offset() : 0);
@@ -44,14 +59,14 @@ class InlineTest : public PairTest {
       if (is_send) {
         EXPECT_EQ(far().received().bytes, far().data_offset() + size);
       }
-      if (type == IBV_QPT_UC && !is_send) wait_for(at, size, size + 1);
+      if (!is_send) wait_for(at, size, size + 1, std::chrono::milliseconds(type == IBV_QPT_UC ? 3000 : 100));
       EXPECT_TRUE(far().has_pattern(at, size, size + 1));
       EXPECT_TRUE(far().untouched(at + size, 64));
     }
   }
-  // Nothing tells when a UC WRITE has arrived.
-  void wait_for(uint64_t at, uint64_t size, uint64_t seed) {
-    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+  // Nothing tells when a UC WRITE has arrived; one of RC may be on its way into memory when it has completed.
+  void wait_for(uint64_t at, uint64_t size, uint64_t seed, std::chrono::milliseconds time) {
+    const auto deadline = std::chrono::steady_clock::now() + scaled(time);
     while (!far().has_pattern(at, size, seed) && std::chrono::steady_clock::now() < deadline) {
     }
   }
@@ -139,7 +154,16 @@ CONFORMANCE_TEST_AS(Traits().slow().alone().limit(240), transfer, LargestMessage
   PairSpec spec;
   spec.both.buffer = largest;
   spec.path.timeout = 20;  // 4 s
-  pair(spec);
+  try {
+    pair(spec);
+  } catch (const Deviation&) {
+    // The kernel's core pins no more, whatever the device (Linux drivers/infiniband/core/umem.c,
+    // ib_umem_get()).
+    rlimit locked = {};
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur / 2 < largest)
+      throw NotTested{"RLIMIT_MEMLOCK does not allow two buffers of " + std::to_string(largest) + " bytes"};
+    throw;
+  }
   if (far().facts().largest < largest) throw NotTested{"max_msg_sz of the far end is smaller"};
   const uint32_t part = std::min(largest / 2, 1u << 20);
   uint64_t seed = 5;
@@ -184,10 +208,14 @@ CONFORMANCE_TEST_AS(Traits().slow().alone().limit(240), transfer, LargestMessage
     here.type = there.type = type;
     here.shares = near().facts().end;
     there.shares = far().facts().end;
-    Endpoint sender(topology().near(), here), receiver(topology().far(), there);
-    ASSERT_EQ(sender.connect(receiver.facts(), spec.path), 0);
-    ASSERT_EQ(receiver.connect(sender.facts(), spec.path), 0);
-    carry(sender, receiver, IBV_WR_SEND);
+    try {
+      Endpoint sender(topology().near(), here), receiver(topology().far(), there);
+      ASSERT_EQ(sender.connect(receiver.facts(), spec.path), 0);
+      ASSERT_EQ(receiver.connect(sender.facts(), spec.path), 0);
+      carry(sender, receiver, IBV_WR_SEND);
+    } catch (const NotClaimed& refusal) {  // a device without UC may have XRC
+      not_claimed(refusal.reason);
+    }
   }
 }
 
@@ -206,13 +234,19 @@ CONFORMANCE_TEST(transfer, DatagramsUpToTheMtu, "transfer.ud-largest") {
       continue;
     }
     if (error == 0) near().completion();  // whichever status
-    EXPECT_TRUE(far().stays_empty(true)) << "a datagram longer than the MTU";
+    const auto longer = far().poll(1, scaled(std::chrono::milliseconds(20)), true);
+    if (longer.empty()) continue;
+    // No value of ibv_mtu says more than 4096 bytes: a port of an MTU of 8192 tells that.
+    EXPECT_EQ(pair().mtu(), IBV_MTU_4096) << "a datagram longer than the MTU arrived";
+    EXPECT_EQ(longer[0].status, IBV_WC_SUCCESS) << completion_text(longer[0]);
+    EXPECT_EQ(longer[0].bytes, 40 + size) << "it arrived cut";
+    EXPECT_TRUE(far().has_pattern(40, size, 5));
   }
 }
 
 CONFORMANCE_TEST(transfer, RestOfAReceiveStays, "transfer.receive-longer") {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
-    new_pair(of(type));
+    if (!renew(type)) continue;
     for (const uint32_t size : {1u, 33u, 200u}) {
       const uint32_t end = 64 + far().data_offset() + size;
       far().fill(0, 1024, Buffer::untouched);
@@ -228,7 +262,7 @@ CONFORMANCE_TEST(transfer, RestOfAReceiveStays, "transfer.receive-longer") {
 CONFORMANCE_TEST(transfer, WriteWithImmediateTakesAReceive, "transfer.write-imm.length",
                  "transfer.write-imm.receive-untouched") {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
-    new_pair(of(type));
+    if (!renew(type)) continue;
     near().fill_pattern(0, 512, 5);
     for (const uint32_t room : {0u, 64u}) {
       far().fill(0, 4096, Buffer::untouched);

@@ -139,7 +139,7 @@ CONFORMANCE_TEST(ud, Ipv6Header, "ud.grh.ipv6.fields", "ud.grh.ipv6.payload-leng
       ABOUT("ud.grh.ipv6.fields") {
         const uint32_t word = big_endian(ip, 0, 4);
         EXPECT_EQ(word >> 28, 6u) << "version";
-        EXPECT_EQ(word >> 20 & 0xff, traffic_class);
+        EXPECT_EQ(word >> 22 & 0x3f, unsigned{traffic_class} >> 2) << "traffic class, without ECN";
         EXPECT_EQ(word & 0xfffff, flow_label);
       }
       ABOUT("ud.grh.ipv6.payload-length") {

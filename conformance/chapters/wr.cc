@@ -104,7 +104,8 @@ CONFORMANCE_TEST(wr, FailureAbortsTheBatch, "ibv_wr_complete.failure") {
   ibv_qp_init_attr init = {};
   ASSERT_SUCCEEDS(ibv_query_qp(qp_, &attr, IBV_QP_CAP, &init));
   start();
-  for (uint32_t i = 0; i <= attr.cap.max_send_wr; ++i) {  // one more than there is room for
+  // More than there is room for, also in a queue that is counted in units of memory.
+  for (uint32_t i = 0; i <= 16 * attr.cap.max_send_wr + 1024; ++i) {
     ibv_wr_rdma_write(qpx_, far_rkey(), far().address(2048));
     sge(0, 8);
   }

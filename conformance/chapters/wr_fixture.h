@@ -35,7 +35,8 @@ class ExtendedQpTest : public PairTest {
   }
   Qp create(ibv_qp_init_attr_ex& attr) {
     Qp qp(CALL(ibv_create_qp_ex(context(), &attr)));
-    if (!qp && is_refusal(errno)) throw NotClaimed{"ibv_create_qp_ex refused with " + errno_text(errno)};
+    if (!qp && is_refusal_of_qp(errno))
+      throw NotClaimed{"ibv_create_qp_ex refused with " + errno_text(errno)};
     if (!qp) throw Deviation{"expected: a QP; seen: null, errno " + errno_text(errno), Where::current()};
     return qp;
   }

@@ -87,7 +87,9 @@ CONFORMANCE_TEST(wr, SendInvalidates, "ibv_wr_post.send-inv") {
 CONFORMANCE_TEST(wr, SolicitedRaisesAnEvent, "ibv_wr_post.solicited") {
   far_spec_.channel = true;
   connect();
-  ASSERT_EQ(far().arm(true, true), 0);
+  const int error = far().arm(true, true);
+  if (error == EOPNOTSUPP) throw NotTested{"the far end's CQ cannot be armed for solicited entries only"};
+  ASSERT_EQ(error, 0);
   for (const bool is_solicited : {false, true}) {
     receive();
     start();

@@ -140,7 +140,7 @@ CONFORMANCE_TEST(xrc, DomainOfAFile, "ibv_open_xrcd.file", "ibv_open_xrcd.no-cre
   domain();
   {
     const About about("ibv_open_xrcd.no-create");
-    ASSERT_TRUE(refused(open(file(), 0).get()));
+    ASSERT_EQ(open(file(), 0), nullptr);  // the page promises no errno
   }
   Xrcd first = open(file(), O_CREAT);
   ASSERT_NE(first, nullptr) << "errno " << errno_text(errno);
@@ -148,7 +148,7 @@ CONFORMANCE_TEST(xrc, DomainOfAFile, "ibv_open_xrcd.file", "ibv_open_xrcd.no-cre
   EXPECT_NE(again, nullptr) << "errno " << errno_text(errno);
   {
     const About about("ibv_open_xrcd.exclusive");
-    EXPECT_TRUE(refused(open(file(), O_CREAT | O_EXCL).get()));
+    EXPECT_EQ(open(file(), O_CREAT | O_EXCL), nullptr);
   }
   const About about("ibv_close_xrcd.last");
   EXPECT_SUCCEEDS(first.destroy());
@@ -156,7 +156,7 @@ CONFORMANCE_TEST(xrc, DomainOfAFile, "ibv_open_xrcd.file", "ibv_open_xrcd.no-cre
   if (again) {
     EXPECT_SUCCEEDS(again.destroy());
   }
-  EXPECT_TRUE(refused(open(file(), 0).get())) << "after the last reference";
+  EXPECT_EQ(open(file(), 0), nullptr) << "after the last reference";
 }
 
 CONFORMANCE_TEST(xrc, DomainIsBusy, "ibv_close_xrcd.busy", "ibv_create_srq_ex.xrc",
@@ -213,6 +213,7 @@ CONFORMANCE_TEST(xrc, RdmaOverXrc, "ibv_post_send.xrc.write", "ibv_post_send.xrc
 CONFORMANCE_TEST(xrc, AtomicsOverXrc, "ibv_post_send.xrc.atomics") {
   if (device().attributes().atomic_cap == IBV_ATOMIC_NONE) throw NotClaimed{"atomic_cap is none"};
   connect();
+  if (sender_->facts().atomics == IBV_ATOMIC_NONE) throw NotTested{"the far end has no atomics"};
   uint64_t& remote = *reinterpret_cast<uint64_t*>(buffer_.data() + 1024);
   remote = 0;
   EXPECT_EQ(post(IBV_WR_ATOMIC_FETCH_AND_ADD, srq_), IBV_WC_SUCCESS);
@@ -236,7 +237,7 @@ CONFORMANCE_TEST(xrc, QpIsOpenedByItsNumber, "ibv_open_qp.pointer", "ibv_open_qp
     const About about("ibv_open_qp.absent");
     attr.qp_num = receiver_->qp_num ^ 0x00800000;
     const Qp absent(CALL(ibv_open_qp(context(), &attr)));
-    EXPECT_TRUE(refused(absent.get()));
+    EXPECT_EQ(absent, nullptr);
   }
   const About about("ibv_open_qp.destroy");
   EXPECT_SUCCEEDS(receiver_.destroy());

@@ -169,6 +169,28 @@ bool Model::may_bind(EndIndex end, const Request& request) const {
          bind.offset + bind.length <= region.length;
 }
 
+// Is there a READ or an atomic behind a fenced request, and that request, or one in front of it, has met no
+// receive? It is sent again then (Known::fence_counts_later).
+bool Model::fence_counts_later(const PostSends& step) const {
+  bool is_sent_again = false, is_fenced = false;
+  const auto is_behind = [&](const Request& request, bool met_none) {
+    if (is_fenced && (request.opcode == IBV_WR_RDMA_READ || is_atomic_operation(request.opcode))) return true;
+    is_sent_again |= met_none;
+    is_fenced |= is_sent_again && request.fenced;
+    return false;
+  };
+  for (const PostedRequest& each : now_.ends[step.end].sends)
+    if (is_behind(each.request, each.met_none)) return true;
+  size_t taking = consumers(step.end);
+  const size_t receives = receives_of(other_end(step.end));
+  for (const Request& each : step.list) {
+    const bool takes = takes_receive(each);
+    if (is_behind(each, takes && taking >= receives)) return true;
+    taking += takes;
+  }
+  return false;
+}
+
 bool Model::admits(const PostSends& step) const {
   const End& end = now_.ends[step.end];
   const EndIndex peer = other_end(step.end);
@@ -181,6 +203,7 @@ bool Model::admits(const PostSends& step) const {
   const Request& last = step.list.back();
   if (is_reliable(step.end) && !last.signaled) return false;
   if (connection.type == IBV_QPT_UC && !takes_receive(last)) return false;
+  if (claims_.known.fence_counts_later && fence_counts_later(step)) return false;
   // One queue at a time takes shared receives.
   const bool takes =
       std::any_of(step.list.begin(), step.list.end(), [&](auto& r) { return takes_receive(r); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Keys, bounds, rights and lengths: what is found wrong with a request, and by which side.
+#include <algorithm>
+
 #include "random/model.h"
 
 namespace conformance::random {
@@ -69,6 +71,21 @@ Model::Fault Model::judge(EndIndex end, const PostedRequest& posted, const Poste
   uint32_t room = 0;
   for (const KeyedElement& element : receive->elements) room += element.element.length;
   return header + length > room ? Fault::kTooLong : Fault::kNone;
+}
+
+bool Model::may_be_refused(const Step& step) const {
+  const auto is_wrong = [&](const std::vector<KeyedElement>& elements, bool to_write) {
+    return std::any_of(elements.begin(), elements.end(),
+                       [&](const KeyedElement& each) { return !is_valid(each, to_write); });
+  };
+  if (const auto* receives = std::get_if<PostReceives>(&step))
+    return std::any_of(receives->list.begin(), receives->list.end(),
+                       [&](const Receive& each) { return is_wrong(posted(each).elements, true); });
+  const auto* sends = std::get_if<PostSends>(&step);
+  return sends != nullptr && std::any_of(sends->list.begin(), sends->list.end(), [&](const Request& each) {
+           const bool to_write = each.opcode == IBV_WR_RDMA_READ || is_atomic_operation(each.opcode);
+           return !each.inlined && is_wrong(posted(each, 0).elements, to_write);
+         });
 }
 
 }  // namespace conformance::random

@@ -10,7 +10,8 @@ constexpr struct {
 } table[] = {
     {"access.lkey.unknown", &Known::local_key_status},        {"error.local.lkey", &Known::local_key_status},
     {"error.rc.too-long.status", &Known::too_long_status},    {"ibv_bind_mw.bounds", &Known::window_bounds},
-    {"ibv_post_send.rc.send-inv", &Known::invalidation_flag},
+    {"ibv_post_send.rc.send-inv", &Known::invalidation_flag}, {"order.fence-rnr", &Known::fence_counts_later},
+    {"retry.timeout.seven", &Known::endless_retries},
 };
 
 }  // namespace

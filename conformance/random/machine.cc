@@ -102,21 +102,28 @@ uint32_t Machine::side_of(const Step& step) const {
 
 std::optional<Finding> Machine::run(const Step& step, Model& model) {
   if (std::holds_alternative<Settle>(step)) return settle(model);
-  return carry_out(step);
+  auto finding = carry_out(step);
+  if (!finding || !model.may_be_refused(step)) return finding;
+  has_ended_ = true;
+  return std::nullopt;
 }
 
 std::optional<Finding> Machine::carry_out(const Step& step) {
   const auto* again = std::get_if<Reconnect>(&step);
+  const auto* renewed = std::get_if<RegisterAgain>(&step);
+  const uint32_t own_side = side_of(step);
+  std::set<uint32_t>& former = former_lkeys_[is_split_ ? own_side : 0];
+  if (renewed != nullptr) former.insert(keys_[own_side].lkeys[renewed->region]);
   for (const uint32_t side : {0u, 1u}) {
-    if (again != nullptr ? side == 1 && !is_split_ : side != side_of(step)) continue;
+    if (again != nullptr ? side == 1 && !is_split_ : side != own_side) continue;
     Ran ran = ask<Ran>(at(side), Ask::run, Run{step});
     if (!ran.refused.empty()) return Finding{Finding::About::kCall, std::move(ran.refused)};
     keys_[side] = std::move(ran.keys);
     if (!is_split_) keys_[0] = keys_[1] = keys_[side];
   }
+  if (renewed != nullptr) has_ended_ = former.count(keys_[own_side].lkeys[renewed->region]) != 0;
   const auto* sends = std::get_if<PostSends>(&step);
-  const bool changes_keys =
-      std::holds_alternative<RegisterAgain>(step) || (sends != nullptr && sends->list[0].bind);
+  const bool changes_keys = renewed != nullptr || (sends != nullptr && sends->list[0].bind);
   if (is_split_ && changes_keys) exchange_keys();
   if (again != nullptr) connect(again->connection);
   return std::nullopt;
@@ -126,7 +133,7 @@ std::optional<Finding> Machine::carry_out(const Step& step) {
 
 std::optional<Finding> Machine::settle(Model& model) {
   const Expectations& expected = model.expected();
-  if (auto finding = take_completions(expected)) return finding;
+  if (auto finding = take_completions(expected); finding || has_ended_) return finding;
   if (auto finding = compare_states(expected)) return finding;
   return compare_memory(model);
 }
@@ -206,11 +213,15 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
   for (EndIndex end = 0; end < ends; ++end)
     for (const auto& [queue, next] :
          {std::pair(&expected.sends[end], next_send[end]), {&expected.receives[end], next_receive[end]}})
-      if (next < queue->size())
+      if (next < queue->size()) {
+        // The answer was lost, and the request is sent again for ever.
+        has_ended_ = known_.endless_retries && (*queue)[next].statuses.count(IBV_WC_RETRY_EXC_ERR) != 0;
+        if (has_ended_) return std::nullopt;
         return Finding{Finding::About::kCompletion,
                        "a completion of " + end_text(end) + "; expected: " + words((*queue)[next]) +
                            "; seen: none within " + std::to_string(scaled(milliseconds(5000)).count()) +
                            " ms"};
+      }
   return std::nullopt;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ class Machine {
   // Carries out one step that `model` has taken already. Nothing: as the model says so far. After Settle the
   // model is told the values of all bytes.
   std::optional<Finding> run(const Step& step, Model& model);
+  // The device has done something legal that the model cannot follow: a request with a wrong lkey was refused
+  // when it was posted, or a key that receives may still name has come back (Linux
+  // drivers/infiniband/hw/mlx5/mr.c, pop_stored_mkey()); or an answer was lost, and the device is known to
+  // ask again for ever. What is left of the program tells nothing.
+  bool has_ended() const { return has_ended_; }
 
  private:
   // The side whose objects carry out the step; of Reconnect both do.
@@ -52,6 +58,8 @@ class Machine {
   const Known known_;
   const Setup& setup_;
   Keys keys_[2];  // of the near objects, and of the far ones
+  std::set<uint32_t> former_lkeys_[2];
+  bool has_ended_ = false;
 };
 
 }  // namespace conformance::random

@@ -359,6 +359,12 @@ class Model::Execution {
     return out;
   }
 
+  // Of what the responder finds. It is in ERR afterwards: if its answer is lost on the way, none follows.
+  Statuses or_lost(Statuses statuses) const {
+    if (model_.claims_.is_split) statuses.insert(IBV_WC_RETRY_EXC_ERR);
+    return statuses;
+  }
+
   void fail(EndIndex end, Fault fault) {
     const PostedRequest posted = state_.ends[end].sends.front();
     state_.ends[end].sends.pop_front();
@@ -374,16 +380,17 @@ class Model::Execution {
                 Bytes(length_of(posted.request.elements), PossibleByte::any()));
         return to_error(end);
       case Fault::kAccess:
-        complete(end, posted, {IBV_WC_REM_ACCESS_ERR});
+        complete(end, posted, or_lost({IBV_WC_REM_ACCESS_ERR}));
         break;
       case Fault::kQpAccess:
-        complete(end, posted, {IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR});
+        complete(end, posted, or_lost({IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR}));
         break;
       case Fault::kTooLong:
       case Fault::kReceive: {
         const PostedReceive receive = take(queue);
         spoil(receive.elements, Side::kResponder);
-        complete(end, posted, fault == Fault::kTooLong ? too_long_statuses() : Statuses{IBV_WC_REM_OP_ERR});
+        complete(end, posted,
+                 or_lost(fault == Fault::kTooLong ? too_long_statuses() : Statuses{IBV_WC_REM_OP_ERR}));
         expect(responder, {receive.id, true, any_error});
         break;
       }

@@ -12,6 +12,8 @@
 // - A request that fails ends its queue: those behind it complete with IBV_WC_WR_FLUSH_ERR, and so do the
 //   receives. At the responder, an error in access or length does the same (IBA 9.9.2, 10.3.1.7; clauses
 //   error.rc.*).
+// - Between two devices a packet may be lost. One that tells of an error is not sent again, since the
+//   responder is in ERR: the request fails with IBV_WC_RETRY_EXC_ERR then (clauses retry.timeout.*).
 // - A SEND or a WRITE with immediate of a reliable connection waits for a receive as long as rnr_retry says
 //   (7: for ever; ibv_modify_qp(3)). Programs have 7 only.
 // - A byte has any value if two that are not ordered use it at a time, and one of them writes it. These are
@@ -62,6 +64,9 @@ class Model {
   bool admits(const Step& step) const;
   // Takes a step that it admits.
   void apply(const Step& step);
+  // May a device refuse the call of a step that was just taken? An lkey that is no good is found by some when
+  // it is posted (Linux drivers/infiniband/sw/rdmavt/qp.c, rvt_post_one_wr()), by others when it is used.
+  bool may_be_refused(const Step& step) const;
 
   // After a Settle.
   const Expectations& expected() const { return expected_; }
@@ -94,7 +99,8 @@ class Model {
     // inline, and was posted after the last Settle.
     std::vector<PossibleByte> earlier;
     uint32_t serial;
-    bool is_new = true;  // posted since the last Settle
+    bool is_new = true;     // posted since the last Settle
+    bool met_none = false;  // it takes a receive, and none was there when it was posted
   };
   struct End {
     ibv_qp_state state = IBV_QPS_RTS;
@@ -130,6 +136,7 @@ class Model {
   Fault judge_target(EndIndex responder, const Request& request, uint32_t length) const;
   bool is_wellformed(EndIndex end, const Request& request) const;
   bool may_bind(EndIndex end, const Request& request) const;
+  bool fence_counts_later(const PostSends& step) const;
   bool admits(const PostReceives& step) const;
   bool admits(const PostSends& step) const;
   bool admits(const Fill& step) const;

@@ -373,13 +373,15 @@ std::string Objects::carry_out(const RegisterAgain& step) {
   Buffer* const buffer = buffers_.at(region.buffer).get();
   if (buffer == nullptr) throw wire::Malformed{};
   Mr& mr = mrs_[step.region];
+  // Before the old region goes, whose key some would give to the new one. Calls the function: ibv_reg_mr is a
+  // macro that drops optional access flags.
+  Mr renewed(CALL((ibv_reg_mr)(region.in_other_pd ? other_pd_ : pd_, buffer->data() + region.begin,
+                               region.length, region.access)));
+  if (!renewed) return refused_call("ibv_reg_mr(mr " + std::to_string(step.region) + ")", errno);
   if (mr)
     if (const int error = CALL(mr.destroy()); error != 0)
       return refused_call("ibv_dereg_mr(mr " + std::to_string(step.region) + ")", error);
-  // Calls the function: ibv_reg_mr is a macro that drops optional access flags.
-  mr = Mr(CALL((ibv_reg_mr)(region.in_other_pd ? other_pd_ : pd_, buffer->data() + region.begin,
-                            region.length, region.access)));
-  if (!mr) return refused_call("ibv_reg_mr(mr " + std::to_string(step.region) + ")", errno);
+  mr = std::move(renewed);
   keys_.lkeys[step.region] = mr->lkey;
   keys_.rkeys[step.region] = mr->rkey;
   return {};

@@ -38,6 +38,9 @@ struct Known {
   bool too_long_status = false;    // a message longer than its receive: IBV_WC_REM_OP_ERR
   bool window_bounds = false;      // bounds of windows are not checked
   bool invalidation_flag = false;  // IBV_WC_WITH_INV is missing, or is another flag
+  bool endless_retries = false;    // a retry_cnt of 7 never ends
+  // A fenced request that is sent again waits for READs and atomics behind it.
+  bool fence_counts_later = false;
 };
 
 // What the device has, or both have. What it has not is in no program.
@@ -163,7 +166,7 @@ struct Fill {
   uint64_t seed;
   RANDOM_FIELDS(buffer, begin, length, seed)
 };
-// The region is deregistered and registered again as it was: its keys change.
+// The region is registered again as it was, and the former one deregistered: its keys change.
 struct RegisterAgain {
   uint32_t region;
   RANDOM_FIELDS(region)

@@ -10,7 +10,7 @@ namespace {
 
 // To shrink one program. A run that waits in vain for a completion takes seconds.
 constexpr int most_runs = 150;
-constexpr std::chrono::milliseconds most_time{10'000};
+constexpr std::chrono::milliseconds most_time{30'000};
 
 }  // namespace
 
@@ -20,6 +20,7 @@ std::optional<Finding> run(Topology& topology, const Program& program, const Cla
   for (const Step& step : program.steps) {
     model.apply(step);
     if (auto finding = machine.run(step, model)) return finding;
+    if (machine.has_ended()) break;
   }
   return std::nullopt;
 }

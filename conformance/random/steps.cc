@@ -21,6 +21,7 @@ void Model::apply(const PostSends& step) {
     const bool takes = takes_receive(request) && taking < queue.size();
     if (judge(step.end, posted_request, takes ? &queue[taking] : nullptr) != Fault::kNone)
       now_.connections[step.end / 2].fails = true;
+    posted_request.met_none = takes_receive(request) && taking >= queue.size();
     if (request.bind) {
       Window& window = now_.windows[request.bind->window];
       window.use = WindowUse::kChanging;

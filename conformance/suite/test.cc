@@ -65,6 +65,8 @@ void not_claimed(const std::string& reason) {
   report_finding(Finding::Kind::not_claimed, innermost(), reason);
 }
 
+void not_tested(const std::string& reason) { report_finding(Finding::Kind::not_tested, innermost(), reason); }
+
 std::chrono::milliseconds scaled(std::chrono::milliseconds time) {
   return std::chrono::milliseconds(
       static_cast<int64_t>(static_cast<double>(time.count()) * options().time_scale));

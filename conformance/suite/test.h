@@ -73,6 +73,8 @@ void observe(ClauseId clause, const std::string& what);
 
 // The clause of the innermost About does not apply to this device; the test goes on.
 void not_claimed(const std::string& reason);
+// What the clause of the innermost About promises cannot be tried on this device; the test goes on.
+void not_tested(const std::string& reason);
 
 const Options& options();
 void use_options(const Options& options);  // of this process; they must outlive it

@@ -244,6 +244,16 @@ Ah CmTest::address_handle(const EventFacts& found, Where where) {
   return ah;
 }
 
+void CmTest::message_on_iwarp() {
+  if (is_infiniband(near_)) return;
+  const Buffer buffer(8);
+  const Mr mr = make_mr(near_->pd, buffer);
+  ASSERT_EQ(far().post_receive(8192, 64), 0);
+  ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, buffer.data(), 8, mr, IBV_SEND_SIGNALED));
+  ASSERT_EQ(completion(near_->send_cq).status, IBV_WC_SUCCESS);
+  ASSERT_EQ(far().received().status, IBV_WC_SUCCESS);
+}
+
 bool CmTest::is_infiniband(const rdma_cm_id* id) {
   return id->verbs->device->transport_type == IBV_TRANSPORT_IB;
 }

@@ -115,7 +115,14 @@ class CmTest : public DeviceTest {
   EventFacts look_up(const ConnectionSpec& answer = {}, Where where = Where::current());
   Ah address_handle(const EventFacts& found, Where where = Where::current());
 
-  // InfiniBand's messages carry more than those of iWARP's MPA: QP number, SRQ, retry counts.
+  // On iWARP only: near_ sends the far end a message, which is received. The first one of a connection has to
+  // be the active side's (rdma_connect(3), IWARP SPECIFIC). And where the near end's WRITE has completed, its
+  // bytes are sure to be there when a message behind it has come (RFC 5040, 5.5): nothing acknowledges a
+  // WRITE.
+  void message_on_iwarp();
+
+  // InfiniBand's messages carry more than those of iWARP's MPA: QP number, SRQ, retry counts, and depths,
+  // which MPA has by RFC 6581 only.
   static bool is_infiniband(const rdma_cm_id* id);
   void only_infiniband();  // throws NotClaimed on iWARP
   // The largest value that the device claims, at most `wanted`.

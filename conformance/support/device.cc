@@ -115,8 +115,9 @@ ibv_ah_attr Device::address_of(const ibv_gid& gid, uint16_t lid) const {
   ibv_ah_attr address = {};
   address.port_num = port_number_;
   address.dlid = lid;
-  // A multicast packet has a GRH on every link (InfiniBand vol. 1, 10.5).
-  if (is_ethernet() || is_multicast(gid) || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+  // A multicast packet has a GRH on every link (InfiniBand vol. 1, 10.5). By LID 0 nobody is reached: a port
+  // without LIDs has GIDs alone, and may not say IBV_QPF_GRH_REQUIRED.
+  if (is_ethernet() || lid == 0 || is_multicast(gid) || (port_.flags & IBV_QPF_GRH_REQUIRED) != 0) {
     address.is_global = 1;
     address.grh.dgid = gid;
     address.grh.sgid_index = gid_index_;
@@ -158,7 +159,9 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Device& device) 
   number("port", device.port_number());
   number("gid_index", device.gid_index());
   text("gid", gid_text(device.gid()));
-  text("link_layer", device.is_ethernet() ? "Ethernet" : "InfiniBand");
+  text("link_layer", device.is_ethernet()                         ? "Ethernet"
+                     : p.link_layer == IBV_LINK_LAYER_UNSPECIFIED ? "unspecified"
+                                                                  : "InfiniBand");
   text("port_state", ibv_port_state_str(p.state));
   number("active_mtu", 128u << p.active_mtu);
   number("max_mtu", 128u << p.max_mtu);

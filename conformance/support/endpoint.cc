@@ -58,6 +58,16 @@ int Endpoint::to_state(ibv_qp_state state) {
 
 wire::State Endpoint::query() { return link_->call<wire::State>(Kind::query, wire::OfEnd{facts_.end}); }
 
+ibv_qp_state Endpoint::state(ibv_qp_state awaited) {
+  const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
+  ibv_qp_state out = state();
+  while (out != awaited && std::chrono::steady_clock::now() < deadline) {
+    give_way();
+    out = state();
+  }
+  return out;
+}
+
 int Endpoint::post(const std::vector<SendRequest>& list) {
   return link_->call<wire::Result>(Kind::send, wire::Send{facts_.end, list}).error;
 }

@@ -43,6 +43,9 @@ class Endpoint {
   int receive(int64_t offset, uint32_t length, uint64_t id = 1);  // a length of 0: no element
 
   ibv_qp_state state() { return query().state; }
+  // Waits up to three seconds (times --time-scale) for this one: a completion in error may be there sooner
+  // than the state.
+  ibv_qp_state state(ibv_qp_state awaited);
   wire::State query();
 
   // Returns the completions when `count` of them are there or the time is over.

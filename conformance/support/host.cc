@@ -289,6 +289,7 @@ wire::State Host::query(const wire::OfEnd& of) {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   const int error = CALL(ibv_query_qp(at(of.end).end.qp, &attr, IBV_QP_STATE, &init));
+  expect_query(error);
   if (error != 0) throw Deviation{"ibv_query_qp; seen: " + errno_text(error), Where::current()};
   return {attr.qp_state, attr.sq_draining != 0};
 }

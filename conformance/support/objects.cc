@@ -17,7 +17,7 @@ Object* required(Object* object, const char* what, Where where) {
 
 template <typename Object>
 Object* optional(Object* object, const char* what, Where where) {
-  if (object == nullptr && is_refusal(errno))
+  if (object == nullptr && is_refusal_of_qp(errno))
     throw NotClaimed{std::string(what) + " refused with " + errno_text(errno)};
   return required(object, what, where);
 }
@@ -27,6 +27,8 @@ Object* optional(Object* object, const char* what, Where where) {
 bool is_refusal(int error) {
   return error == EOPNOTSUPP || error == ENOSYS || error == EPROTONOSUPPORT || error == EINVAL;
 }
+
+bool is_refusal_of_qp(int error) { return error == 0 || is_refusal(error); }
 
 Pd make_pd(Device& device, Where where) {
   return Pd(required(CALL(ibv_alloc_pd(device.context())), "a PD", where));

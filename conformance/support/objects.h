@@ -20,6 +20,9 @@ constexpr int all_remote_access =
 
 // Does this errno value say that the device has no such thing?
 bool is_refusal(int error);
+// Of a QP that was not created: ibv_create_qp(3) promises NULL and no errno value, and a provider may set
+// none for a type that it does not have.
+bool is_refusal_of_qp(int error);
 
 Pd make_pd(Device& device, Where where = Where::current());
 // At most max_cqe entries.

@@ -28,7 +28,7 @@ constexpr Words words[] = {
     {"link-down", "take the link down (pull the cable, or set the port down at the switch) of"},
     {"link-up", "bring the link back of"},
     {"gid-change", "add an address to, or remove one from, the network interface of"},
-    {"address-change", "change the hardware address (ip link set address, or a bond's failover) of"},
+    {"address-change", "let the bond fail over (Linux tells of no other change of hardware address) of"},
     {"reset", "reset the adapter (devlink dev reload, or the driver's reset) of"},
 };
 

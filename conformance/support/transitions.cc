@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "support/transitions.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -187,6 +188,11 @@ void expect_sqd(int error) {
   if (error > 0) throw NotClaimed{"no SQD: RTS to SQD is refused with " + errno_text(error)};
 }
 
+void expect_query(int error) {
+  if (error == EOPNOTSUPP || error == ENOSYS)
+    throw NotClaimed{"ibv_query_qp is refused with " + errno_text(error)};
+}
+
 void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where where) {
   ibv_qp_state from = IBV_QPS_RESET;
   const bool connects = state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
@@ -213,6 +219,7 @@ ibv_qp_state state_of(ibv_qp* qp, Where where) {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
   const int error = CALL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+  expect_query(error);
   if (error != 0) throw Deviation{"ibv_query_qp; expected: 0; seen: " + errno_text(error), where};
   return attr.qp_state;
 }

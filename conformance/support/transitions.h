@@ -47,11 +47,15 @@ ibv_qp_attr attributes_for(const Device& device, const Path& path);
 // Does the device refuse RTS to SQD with `error`? Then it has no SQD, as some have none: throws NotClaimed.
 void expect_sqd(int error);
 
+// Does the device refuse ibv_query_qp with `error` as not supported? Then it has none, which the kernel's
+// core allows (Linux drivers/infiniband/core/device.c, ib_device_check_mandatory()): throws NotClaimed.
+void expect_query(int error);
+
 // Takes the QP from RESET through the states before `state` to it, to ERR from INIT. Throws Deviation where
 // one is refused; of SQD NotClaimed; NotTested if the run has found that nothing goes from INIT to ERR.
 void bring_to(ibv_qp* qp, ibv_qp_state state, const ibv_qp_attr& values, Where where = Where::current());
 
-// The state that ibv_query_qp reports. Throws Deviation.
+// The state that ibv_query_qp reports. Throws Deviation, or NotClaimed as expect_query() does.
 ibv_qp_state state_of(ibv_qp* qp, Where where = Where::current());
 
 // ibv_modify_qp with a line in the trace that says which bits and which state.

@@ -15,6 +15,12 @@ std::vector<ClauseId>& scopes() {
   return stack;
 }
 
+// Of the running test: those that it has come to.
+std::vector<ClauseId>& reached() {
+  static std::vector<ClauseId> clauses;
+  return clauses;
+}
+
 std::optional<ClauseId> innermost() {
   if (scopes().empty()) return std::nullopt;
   return scopes().back();
@@ -31,12 +37,25 @@ bool is_allowed(int error, std::initializer_list<int> allowed) {
          (allowed.size() == 0 || std::find(allowed.begin(), allowed.end(), error) != allowed.end());
 }
 
+// A clause was not claimed or not tested, and that has ended the test: those behind it were not tested.
+void report_unreached() {
+  if (!innermost()) return;  // the finding is about all of them
+  const testing::TestInfo& running = *testing::UnitTest::GetInstance()->current_test_info();
+  for (const TestInfo& test : tests()) {
+    if (test.chapter != running.test_suite_name() || test.name != running.name()) continue;
+    for (const ClauseId clause : test.clauses)
+      if (std::find(reached().begin(), reached().end(), clause) == reached().end())
+        report_finding(Finding::Kind::not_tested, clause, "the test ended before it came to this clause");
+  }
+}
+
 }  // namespace
 
 std::optional<ClauseId> current_clause() { return innermost(); }
 
 void Test::TestBody() {
   bool has_ended = false;  // at a deviation
+  reached().clear();
   try {
     run();
   } catch (const Deviation& deviation) {
@@ -44,14 +63,19 @@ void Test::TestBody() {
     has_ended = true;
   } catch (const NotClaimed& refusal) {
     report_finding(Finding::Kind::not_claimed, innermost(), refusal.reason);
+    report_unreached();
   } catch (const NotTested& gap) {
     report_finding(Finding::Kind::not_tested, innermost(), gap.reason);
+    report_unreached();
   }
   if (has_ended || HasFatalFailure())
     report_finding(Finding::Kind::not_tested, std::nullopt, "a deviation ended the test");
 }
 
-About::About(ClauseId clause) { scopes().push_back(clause); }
+About::About(ClauseId clause) {
+  scopes().push_back(clause);
+  reached().push_back(clause);
+}
 About::~About() {
   // An exception that passes through is still about this clause: the base class asks after the unwinding.
   if (std::uncaught_exceptions() == 0) scopes().pop_back();

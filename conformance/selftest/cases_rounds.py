@@ -51,7 +51,7 @@ class ProgressLine(unittest.TestCase):
             os.close(near)
             self.assertEqual(process.wait(scripted.TIME), 1)
         told = re.findall(rb"\[(\d+)/(\d+)\] about (\d+) s left, ([a-z]+\.[A-Za-z]+)", text)
-        self.assertEqual([(int(done), int(total)) for done, total, _, _ in told], [(i, 8) for i in range(1, 9)])
+        self.assertEqual([(int(done), int(total)) for done, total, _, _ in told], [(i, 9) for i in range(1, 10)])
         self.assertEqual(told[-1][2], b"1")
         self.assertIn(b"DEVIATES pd.Deviates: ", text)
         self.assertTrue(text.endswith(b"\r\x1b[K"))

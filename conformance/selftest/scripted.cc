@@ -70,6 +70,14 @@ CONFORMANCE_TEST(pd, EndsInOneOfTwo, "ibv_dealloc_pd.busy-mr", "ibv_dealloc_pd.b
   throw Deviation{"expected: a refusal; seen: none", Where::current()};
 }
 
+// The device does not claim the second: the third is not come to.
+CONFORMANCE_TEST(pd, IsNotClaimedInOneOfThree, "ibv_alloc_td.pointer", "ibv_alloc_parent_domain.td",
+                 "ibv_dealloc_td.zero") {
+  ABOUT("ibv_alloc_td.pointer") EXPECT_EQ(1, 1);
+  const About about("ibv_alloc_parent_domain.td");
+  throw NotClaimed{"no domains"};
+}
+
 CONFORMANCE_TEST(mr, Crashes, "ibv_reg_mr.fields") {
   CALL(getppid());
   raise(SIGSEGV);

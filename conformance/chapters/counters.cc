@@ -61,11 +61,25 @@ class Fixture : public PairTest {
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
     return out;
   }
+  // The kernel makes the files of `counters` for every driver that takes management datagrams, also for one
+  // that does not answer those of performance management: reading them fails then (Linux
+  // drivers/infiniband/core/sysfs.c, get_perf_mad()), and the port has none of these counters.
+  static bool is_there(const std::string& kind, const std::string& path) {
+    if (kind != "counters") return access(path.c_str(), R_OK) == 0;
+    char byte;
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool can_be_read = file >= 0 && read(file, &byte, 1) >= 0;
+    if (file >= 0) close(file);
+    return can_be_read;
+  }
+  // Not how many there are now, nor how fast it goes now.
+  static bool is_total(const std::string& name) {
+    return !name.starts_with("active_") && !name.starts_with("current_") && !name.starts_with("num_");
+  }
   // The first of them that the port has. Throws NotClaimed.
   Counter counter(const std::string& kind, Names names) {
     for (const char* name : names)
-      if (const std::string path = folder(kind) + '/' + name; access(path.c_str(), R_OK) == 0)
-        return {name, path};
+      if (const std::string path = folder(kind) + '/' + name; is_there(kind, path)) return {name, path};
     throw NotClaimed{"the port has no " + kind + " of this kind, such as " + *names.begin()};
   }
   static uint64_t now(const Counter& counter) {
@@ -146,15 +160,15 @@ CONFORMANCE_TEST_AS(alone, counters, AreNumbers, "sysfs.counters.number", "sysfs
   bool any = false;
   for (const char* kind : {"counters", "hw_counters"}) {
     for (const std::string& name : counters_in(kind)) {
-      any = true;
       const std::string path = folder(kind) + '/' + name;
+      if (!is_there(kind, path)) continue;
+      any = true;
       const auto before = value_of(path);
       ABOUT("sysfs.counters.number")
       EXPECT_TRUE(before) << name << "; expected: a number; seen: '" << text_of(path) << "'";
       const About about("sysfs.counters.rise");
       const auto after = value_of(path);
-      const bool is_total = !name.starts_with("active_");  // how many there are now
-      if (before && after && is_total) {
+      if (before && after && is_total(name)) {
         EXPECT_GE(*after, *before) << name;
       }
     }

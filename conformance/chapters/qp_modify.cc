@@ -325,13 +325,20 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   attr.ah_attr.sl = 2;
   const int mask = IBV_QP_STATE | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required;
   int error = modify(qp, attr, mask);
+  // A fresh QP for another try: a driver may count a refused one as further on.
   if (error > 0 && !device().is_ethernet()) {  // a service level may be mapped to no lane
+    qp = qp_in(IBV_QPS_INIT);
     attr.ah_attr.sl = values_.ah_attr.sl;
+    error = modify(qp, attr, mask);
+  }
+  if (error > 0) {  // no page says that a device takes a path MTU of 256
+    qp = qp_in(IBV_QPS_INIT);
+    attr.path_mtu = values_.path_mtu;
     error = modify(qp, attr, mask);
   }
   ASSERT_TRUE(succeeded(error));
   const ibv_qp_attr now = query(qp, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN);
-  ABOUT("ibv_query_qp.path-mtu") EXPECT_EQ(now.path_mtu, IBV_MTU_256);
+  ABOUT("ibv_query_qp.path-mtu") EXPECT_EQ(now.path_mtu, attr.path_mtu);
   ABOUT("ibv_query_qp.dest-qpn") EXPECT_EQ(now.dest_qp_num, 0xabcdeu);
   const About about("ibv_query_qp.ah-attr");
   EXPECT_EQ(now.ah_attr.port_num, attr.ah_attr.port_num);

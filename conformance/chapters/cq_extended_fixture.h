@@ -65,13 +65,12 @@ class ExtendedCqTest : public PairTest {
     trace("ibv_start_poll = " + errno_text(error));
     return error;
   }
-  // next_poll until something is there: it may be called again after ENOENT, the CQ remains valid.
+  // next_poll, or the next batch: after ENOENT only end_poll may follow.
   int next() {
-    const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::seconds(3));
-    int error = ENOENT;
-    while (error == ENOENT && std::chrono::steady_clock::now() < deadline) error = ibv_next_poll(cq_.get());
-    trace("ibv_next_poll = " + errno_text(error));
-    return error;
+    const int error = CALL(ibv_next_poll(cq_.get()));
+    if (error != ENOENT) return error;
+    CALL(ibv_end_poll(cq_.get()));
+    return start();
   }
 
   const Buffer buffer_{256};

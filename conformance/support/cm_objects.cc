@@ -14,13 +14,11 @@ namespace {
 
 constexpr std::chrono::milliseconds patience = std::chrono::seconds(8);
 
-enum class Worth : uint8_t { any_device, link_local, good };
-
-Worth worth(const SocketAddress& address) {
-  if (address.is_loopback()) return Worth::any_device;
+// A link-local one needs a scope, which the text of an address (messages, rdma_getaddrinfo) does not have:
+// the kernel refuses to bind to it then (Linux drivers/infiniband/core/cma.c, cma_check_linklocal()).
+bool needs_scope(const SocketAddress& address) {
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.get());
-  return address.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? Worth::link_local
-                                                                               : Worth::good;
+  return address.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
 }
 
 void add_gids(const Options& wanted, std::vector<SocketAddress>& candidates) {
@@ -44,7 +42,7 @@ void add_interfaces(std::vector<SocketAddress>& candidates) {
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const SocketAddress address(entry->ifa_addr);
-    if (address.family() != AF_UNSPEC) candidates.push_back(address.with_port(0));
+    if (address.family() != AF_UNSPEC && !needs_scope(address)) candidates.push_back(address.with_port(0));
   }
   freeifaddrs(list);
 }
@@ -117,10 +115,10 @@ std::vector<SocketAddress> addresses_of(const Options& port) {
   std::vector<SocketAddress> candidates, found;
   add_gids(port, candidates);
   add_interfaces(candidates);
-  for (const Worth least : {Worth::good, Worth::link_local, Worth::any_device}) {
+  for (const bool of_loopback : {false, true}) {
     for (const SocketAddress& address : candidates)
-      if (worth(address) == least && std::find(found.begin(), found.end(), address) == found.end() &&
-          belongs_to(address, port))
+      if (address.is_loopback() == of_loopback &&
+          std::find(found.begin(), found.end(), address) == found.end() && belongs_to(address, port))
         found.push_back(address);
     if (!found.empty()) break;
   }

@@ -77,8 +77,8 @@ SocketAddress local_address(rdma_cm_id* id);
 SocketAddress peer_address(rdma_cm_id* id);
 
 // IP addresses of this machine that the rdma_cm binds to this port of this device: first those that are in
-// the GID table, then those that network interfaces have. Link-local ones only if there are no others, those
-// of the loopback only if there is nothing else. Throws NotTested where the machine has no rdma_cm.
+// the GID table, then those that network interfaces have. No link-local ones, which need a scope; those of
+// the loopback only if there is nothing else. Throws NotTested where the machine has no rdma_cm.
 std::vector<SocketAddress> addresses_of(const Options& port);
 
 EventChannel make_event_channel(Where where = Where::current());

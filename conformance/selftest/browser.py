@@ -105,7 +105,8 @@ class Pages(unittest.TestCase):
         browser.open(self.paths["report"])
         clauses = json.loads((self.folder / "a/report.json").read_text())["clauses"]
         self.assertEqual(browser.run(VISIBLE), len(clauses))
-        for kind, chosen in (("NOT-TESTED", "NOT TESTED"), ("CONFORMS", "CONFORMS"), ("DEVIATES", "DEVIATES")):
+        for kind, chosen in (("NOT-TESTED", "NOT TESTED"), ("NOT-CLAIMED", "NOT CLAIMED"), ("CONFORMS", "CONFORMS"),
+                             ("DEVIATES", "DEVIATES")):
             browser.run(set_input(f".filters input[value={kind}]", "e.checked=false"))
             clauses = [c for c in clauses if c["verdict"] != chosen or "expected" in c]
             self.assertEqual(browser.run(VISIBLE), len(clauses), kind)

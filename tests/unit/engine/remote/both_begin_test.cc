@@ -20,9 +20,9 @@ constexpr int64_t kOwnHasTime = 50'000'000;           // ns
 constexpr wire::ProcessId kHigher{UINT64_MAX, 1, 1};  // than this process
 constexpr wire::ProcessId kLower{0, 1, 1};
 
-class BothBegin : public ::testing::Test {
- protected:
-  BothBegin() {
+// This process, and the other node.
+struct TwoThatBegin {
+  TwoThatBegin() {
     side.send_cq = make_cq(there.end.context.get(), 16);
     side.recv_cq = make_cq(there.end.context.get(), 16);
     ibv_qp_init_attr init{};
@@ -65,6 +65,20 @@ class BothBegin : public ::testing::Test {
   bool has_hung_up = false;
 };
 
+class BothBegin : public ::testing::Test, protected TwoThatBegin {};
+
+// Repeats an attempt that proves nothing because this process was not scheduled in time (false).
+template <typename Attempt>
+void repeat_until_in_time(Attempt attempt) {
+  constexpr int kAttempts = 20;
+  for (int i = 0; i < kAttempts; ++i) {
+    TwoThatBegin two;
+    const bool in_time = attempt(two);
+    if (in_time || testing::Test::HasFailure()) return;
+  }
+  FAIL() << kAttempts << " times this process was not scheduled in time";
+}
+
 TEST_F(BothBegin, TheLowerOneIsLetInAtOnce) {
   send_datagram();
   EXPECT_EQ(ask(kLower), Refusal::kNone);
@@ -77,26 +91,32 @@ TEST_F(BothBegin, TheHigherOneOfAnotherAddressIsLetIn) {
   EXPECT_EQ(ask(kHigher, End::address_of(true)), Refusal::kNone);
 }
 
-TEST_F(BothBegin, TheHigherOneIsToldToTryAgainAndIsLetInThen) {
-  const int64_t began = now_ns();
-  send_datagram();
-  const Refusal first = ask(kHigher);
-  EXPECT_TRUE(first == Refusal::kBusy || now_ns() - began >= kOwnHasTime);
-  if (first == Refusal::kNone) GTEST_SKIP() << "this process was not scheduled for 50 ms";
-  EXPECT_TRUE(eventually([&] { return ask(kHigher) == Refusal::kNone; }));
-  EXPECT_GE(now_ns() - began, kOwnHasTime);
+TEST(BothBeginInTime, TheHigherOneIsToldToTryAgainAndIsLetInThen) {
+  repeat_until_in_time([](TwoThatBegin& two) {
+    const int64_t began = now_ns();
+    two.send_datagram();
+    const Refusal first = two.ask(kHigher);
+    if (first == Refusal::kNone && now_ns() - began >= kOwnHasTime) return false;
+    EXPECT_EQ(first, Refusal::kBusy);
+    EXPECT_TRUE(eventually([&] { return two.ask(kHigher) == Refusal::kNone; }));
+    EXPECT_GE(now_ns() - began, kOwnHasTime);
+    return true;
+  });
 }
 
 // The other end has accepted the own connection: a process there has not been scheduled yet.
-TEST_F(BothBegin, AnOwnConnectionThatWasAcceptedIsWaitedForLonger) {
-  const int64_t began = now_ns();
-  send_datagram();
-  there.end.remote().taken(1);
-  EXPECT_TRUE(eventually([&] { return now_ns() - began > 2 * kOwnHasTime; }));
-  const Refusal after_a_while = ask(kHigher);
-  EXPECT_TRUE(after_a_while == Refusal::kBusy || now_ns() - began >= 10 * kOwnHasTime);
-  if (after_a_while == Refusal::kNone) GTEST_SKIP() << "this process was not scheduled for 500 ms";
-  EXPECT_TRUE(eventually([&] { return ask(kHigher) == Refusal::kNone; }));
+TEST(BothBeginInTime, AnOwnConnectionThatWasAcceptedIsWaitedForLonger) {
+  repeat_until_in_time([](TwoThatBegin& two) {
+    const int64_t began = now_ns();
+    two.send_datagram();
+    two.there.end.remote().taken(1);
+    EXPECT_TRUE(eventually([&] { return now_ns() - began > 2 * kOwnHasTime; }));
+    const Refusal after_a_while = two.ask(kHigher);
+    if (after_a_while == Refusal::kNone && now_ns() - began >= 10 * kOwnHasTime) return false;
+    EXPECT_EQ(after_a_while, Refusal::kBusy);
+    EXPECT_TRUE(eventually([&] { return two.ask(kHigher) == Refusal::kNone; }));
+    return true;
+  });
 }
 
 TEST_F(BothBegin, TheHigherOneIsLetInWhenTheOwnConnectionHasFailed) {

@@ -36,8 +36,7 @@ struct BounceRing {
 
   // Where a message of `length` begins that is written when the ring is used up to `written`.
   static constexpr uint64_t place(uint64_t written, uint32_t length) {
-    const uint64_t left = kBounceRingSize - (written & (kBounceRingSize - 1));
-    return length <= left ? written : written + left;
+    return holds(written, length) ? written : (written | (kBounceRingSize - 1)) + 1;
   }
   // Where it ends: the next one may begin here.
   static constexpr uint64_t end(uint64_t position, uint32_t length) {

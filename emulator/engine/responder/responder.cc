@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "engine/completion/completion_writer.h"
 #include "engine/responder/bounced_message.h"
@@ -197,6 +198,20 @@ Response unfinished(Placed placed) {
   }
 }
 
+// Completes a SEND whose bytes wait beside the receive WQE: in `payload`, or in a bounce buffer or ring.
+// nullopt: the CQ ignores overruns and has no room, so the bytes must be placed.
+std::optional<Response> complete_waiting(RequesterContext& requester, const SendOperation& operation,
+                                         const Request& request, const uint8_t* payload) {
+  const PeerPath& path = requester.path;
+  if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
+    return fail_invalidation(requester, operation, request, error);
+  if (complete_receive(requester, arrival_of(operation, request), request.length != 0, payload))
+    return Response{Answer::kAck};
+  if (!path.completions.ignores_overrun())
+    return Response{Answer::kNak, VendorError::remote_operation_failed};
+  return std::nullopt;
+}
+
 // SEND: the message goes where the next receive WQE says.
 Response respond_to_send(RequesterContext& requester, const SendOperation& operation, Request& request,
                          const LocalBytes& local) {
@@ -219,12 +234,8 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
       copy_small(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
       to += local.ranges[i].iov_len;
     }
-    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
-      return fail_invalidation(requester, operation, request, error);
-    if (complete_receive(requester, arrival_of(operation, request), request.length != 0,
-                         in_entry ? payload : nullptr))
-      return {Answer::kAck};
-    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
+    if (const auto response = complete_waiting(requester, operation, request, in_entry ? payload : nullptr))
+      return *response;
     invalidated = true;
   }
 
@@ -262,13 +273,10 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (!all_mapped && !invalidated && may_bounce(requester, request) &&
       prevalidated(path, {0, receive.epoch, receive.length}) &&
       bounce_message(requester, request, local, reinterpret_cast<std::byte*>(receive.bounce))) {
-    if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
-      return fail_invalidation(requester, operation, request, error);
-    if (complete_receive(requester, arrival_of(operation, request), true, nullptr)) {
+    if (const auto response = complete_waiting(requester, operation, request, nullptr)) {
       prepare_bounce(path, request.length);
-      return {Answer::kAck};
+      return *response;
     }
-    if (!path.completions.ignores_overrun()) return {Answer::kNak, VendorError::remote_operation_failed};
     invalidated = true;
   }
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};

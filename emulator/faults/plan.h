@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Faults on purpose: what networks and adapters do to a program, as a list of rules. `verbena run --faults`
-// makes the plan from a file, `--chaos` from a seed; the programs of the run read it from their environment.
+// makes the plan from a file, `--chaos` from a seed, `verbena check --like` from what a family of adapters may do; the
+// programs of the run read it from their environment.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,8 @@
 #include <vector>
 
 namespace verbena::faults {
+
+inline constexpr const char* kVariable = "VERBENA_FAULTS";  // the plan, as to_text() writes it
 
 enum class Fault : uint8_t {
   kLose,     // a request is lost: sent again after the timeout (RC, XRC), gone (UC, UD)

@@ -214,7 +214,7 @@ constexpr uint32_t thread_count = 4, each = 50;
 
 CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsOneQp, "threads.one-qp") {
   PairSpec spec = deep(64);
-  spec.both.cq_entries = thread_count * each;  // the queue may take more than was asked for
+  spec.both.cq_entries = static_cast<int32_t>(thread_count * each);  // the queue may be larger than asked for
   pair(spec);
   std::vector<Completion> all;
   std::vector<std::function<void()>> bodies;

@@ -360,6 +360,10 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   EXPECT_EQ(now.ah_attr.grh.traffic_class, 0x20);
   EXPECT_EQ(now.ah_attr.grh.flow_label, 0x12345u);
   const About hops("ibv_query_qp.hop-limit");
+  if (!now.ah_attr.is_global) {
+    not_tested("the address vector reads without its GRH: ibv_query_qp.ah-attr");
+    return;
+  }
   expect_hop_limit(device(), now.ah_attr.grh.hop_limit, 33);
 }
 

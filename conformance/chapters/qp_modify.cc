@@ -87,7 +87,10 @@ CONFORMANCE_TEST(qp, InvalidValueChangesNothing, "ibv_modify_qp.none-on-error") 
   EXPECT_EQ(state_of(qp), state);
   const ibv_qp_attr now = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
   EXPECT_EQ(now.qp_access_flags, before.qp_access_flags);
-  EXPECT_EQ(now.port_num, before.port_num);
+  // Some drivers give no port (seen_in of "ibv_query_qp.port-pkey"): whatever is there then may change.
+  if (before.port_num == device().port_number()) {
+    EXPECT_EQ(now.port_num, before.port_num);
+  }
 }
 
 CONFORMANCE_TEST(qp, UnknownMaskBitIsRefused, "ibv_modify_qp.mask-bit") {

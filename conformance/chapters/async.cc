@@ -63,7 +63,7 @@ class Fixture : public PairTest {
     for (int i = 0; i < messages_; ++i) ASSERT_EQ(near().receive(0, 64), 0);
     for (int i = 0; i < messages_; ++i) {
       const int error = far().post(send_request({{0, 8}}));  // after the overrun its peer may have failed
-      if (i < capacity) {
+      if (i + 1 < capacity) {                                // of the last one tells ibv_create_cq.holds-all
         ASSERT_EQ(error, 0);
         ASSERT_EQ(far().completion().status, IBV_WC_SUCCESS) << "send " << i;
       }

@@ -40,6 +40,7 @@ CONFORMANCE_TEST(cq, FieldsAreThoseGiven, "ibv_create_cq.context", "ibv_create_c
   const Cq cq = create(4, &mark, channel);
   {
     const About about("ibv_create_cq.context");
+    expect_cq_of_channel(cq);
     ASSERT_NE(cq, nullptr);
     EXPECT_EQ(cq->cq_context, &mark);
     EXPECT_EQ(cq->context, context());
@@ -196,6 +197,7 @@ CONFORMANCE_TEST(cq, ChannelComesAndGoes, "ibv_create_comp_channel.pointer",
 CONFORMANCE_TEST(cq, ChannelIsBusyWithItsCq, "ibv_destroy_comp_channel.busy") {
   Channel channel = make_channel(device());
   Cq cq = create(4, nullptr, channel);
+  expect_cq_of_channel(cq);
   ASSERT_NE(cq, nullptr);
   EXPECT_REFUSED(ibv_destroy_comp_channel(channel));
   EXPECT_SUCCEEDS(cq.destroy());

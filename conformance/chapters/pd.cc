@@ -138,9 +138,9 @@ CONFORMANCE_TEST(pd, ParentDomainAndPdAreOne, "ibv_alloc_parent_domain.interchan
   const Pd parent = make_parent(context(), {pd, nullptr, 0, nullptr, nullptr, nullptr});
   for (const auto& [of_qp, of_region] : {std::pair(pd.get(), parent.get()), {parent.get(), pd.get()}}) {
     const Cq cq = make_cq(device());
+    const Qp qp = make_qp(of_qp, cq);  // first: a device without RC may not have the region's right either
     const Buffer buffer(256);
     const Mr mr = make_mr(of_region, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    const Qp qp = make_qp(of_qp, cq);
     bring_to(qp, IBV_QPS_RTS, attributes_for(device(), {.destination = qp->qp_num}));
     buffer[0] = 0x77;
     ibv_sge element{buffer.address(), 8, mr->lkey};

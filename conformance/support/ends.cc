@@ -6,11 +6,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int claimed_access(const Device& device, int access) {
-  if (device.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
-  return access;
-}
-
 void make_end(End& end, Device& device, const EndsSpec& spec, Where where) {
   end.pd = make_pd(device, where);
   end.cq = make_cq(device, spec.cq_entries, spec.channel, where);

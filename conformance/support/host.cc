@@ -209,9 +209,8 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
     end.qp = make_qp(pd, hosted->cqs().cq, hosted->cqs().receives(), qp, Where::current(), &made);
   }
   // The QP first: a device without this type may not have the region's rights either.
-  int access = spec.access;
-  if (device_.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
-  if (!hosted->lender) end.mr = make_mr_of(spec.type, end.pd, end.buffer, access);
+  if (!hosted->lender)
+    end.mr = make_mr_of(spec.type, end.pd, end.buffer, claimed_access(device_, spec.access));
   wire::EndFacts& facts = hosted->facts;
   facts.qpn = end.qp->qp_num;
   facts.receiving_qpn = hosted->receiving()->qp_num;

@@ -56,6 +56,14 @@ Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
   return Mr(required(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)), "an MR", where));
 }
 
+int claimed_access(const Device& device, int access) {
+  constexpr unsigned windows =
+      IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+  if (device.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
+  if ((device.attributes().device_cap_flags & windows) == 0) access &= ~IBV_ACCESS_MW_BIND;
+  return access;
+}
+
 Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Where where) {
   if (type == IBV_QPT_UD) {
     Mr mr(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)));

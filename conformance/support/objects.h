@@ -34,6 +34,8 @@ void expect_cq_of_channel(const ibv_cq* cq);
 Channel make_channel(Device& device, Where where = Where::current());
 Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access = IBV_ACCESS_LOCAL_WRITE,
            Where where = Where::current());
+// Without the rights for atomics and windows where the device claims none: it may refuse them.
+int claimed_access(const Device& device, int access);
 // Of an end of this type. A device that has no QPs but those of datagrams may refuse remote rights as not
 // supported: a datagram's region is then made without them.
 Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Where where = Where::current());

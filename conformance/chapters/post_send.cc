@@ -120,7 +120,13 @@ CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too
   std::vector<ibv_sge> elements(made().send_sges + 1, near().sge(0, 1));
   ibv_send_wr wr = near().request(IBV_WR_SEND, elements.data());
   wr.num_sge = static_cast<int>(elements.size());
-  EXPECT_TRUE(refused(near().post(wr)));
+  ASSERT_EQ(far().receive(0, 4096), 0);
+  const int error = near().post(wr);
+  // A queue of rounded sizes may have room for one more than it tells, and then lose none.
+  if (error == 0 && completion(near().cq).status == IBV_WC_SUCCESS &&
+      far().received().bytes == elements.size())
+    throw NotTested{"one element more is taken, and carried out"};
+  EXPECT_TRUE(refused(error));
 }
 
 CONFORMANCE_TEST(post, NoElementsAreNoBytes, "ibv_post_send.zero-sges", "ibv_post_recv.zero-sges",

@@ -87,7 +87,10 @@ CONFORMANCE_TEST(qp, InvalidValueChangesNothing, "ibv_modify_qp.none-on-error") 
   EXPECT_EQ(state_of(qp), state);
   const ibv_qp_attr now = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
   EXPECT_EQ(now.qp_access_flags, before.qp_access_flags);
-  EXPECT_EQ(now.port_num, before.port_num);
+  // Some drivers give no port (seen_in of "ibv_query_qp.port-pkey"): whatever is there then may change.
+  if (before.port_num == device().port_number()) {
+    EXPECT_EQ(now.port_num, before.port_num);
+  }
 }
 
 CONFORMANCE_TEST(qp, UnknownMaskBitIsRefused, "ibv_modify_qp.mask-bit") {
@@ -362,6 +365,10 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   EXPECT_EQ(now.ah_attr.grh.traffic_class, 0x20);
   EXPECT_EQ(now.ah_attr.grh.flow_label, 0x12345u);
   const About hops("ibv_query_qp.hop-limit");
+  if (!now.ah_attr.is_global) {
+    not_tested("the address vector reads without its GRH: ibv_query_qp.ah-attr");
+    return;
+  }
   expect_hop_limit(device(), now.ah_attr.grh.hop_limit, 33);
 }
 

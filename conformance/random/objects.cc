@@ -65,6 +65,9 @@ Claims claims_of(Device& device) {
   const ibv_device_attr& attributes = device.attributes();
   const unsigned flags = attributes.device_cap_flags;
   Claims out;
+  const Pd pd = make_pd(device);
+  const Cq cq = make_cq(device);
+  make_qp(pd, cq);  // throws NotClaimed: programs are about RC in the first place
   if (makes(device, IBV_QPT_RC, 64)) out.inline_data = 64;
   out.uc = makes(device, IBV_QPT_UC, 0);
   out.ud = makes(device, IBV_QPT_UD, 0);

@@ -33,7 +33,7 @@ bool makes(Device& device, ibv_qp_type type, uint32_t inline_data) {
   spec.inline_data = inline_data;
   ibv_qp_init_attr attr = init_attributes(within_limits(device.context(), spec), cq, cq);
   const Qp qp(ibv_create_qp(pd, &attr));
-  return qp != nullptr && attr.cap.max_inline_data >= inline_data;  // some take the call, and have none
+  return qp != nullptr && attr.cap.max_inline_data >= inline_data;  // some create it, and have none
 }
 
 unsigned flags_of(const Request& request) {

@@ -34,22 +34,28 @@ def config(node, name, *subsystems):
 
 
 class Spdk:
-    """A target on `node`, and programs as its initiators; `nodes` 1 or 2 nodes of Verbena. Ended with the test's node."""
+    """A target, and programs as its initiators, on one node of Verbena or two, `by` "tcp" or "roce". They end with the
+    test's node. `options`: of the target."""
 
-    def __init__(self, node, nodes, *options):
+    def __init__(self, node, by="", options=()):
         self._node, self._settings = node, node.settings
         self.tree = os.path.join(self._settings.sources, "spdk")
         if not os.path.exists(os.path.join(self.tree, "build/bin/nvmf_tgt")):
             raise Skip(f"{self.tree} has no nvmf_tgt that is built")
         self._here = self._there = ()
         self.address = "127.0.0.1"
-        if nodes == 2:
+        if by:
+            self.address, other = "127.0.15.1", "127.0.15.2"
+            self._here, self._there = ("--node", "spdk1"), ("--node", "spdk2")
+        if by == "roce":
+            self._here += ("--roce", self.address)
+            self._there += ("--roce", other)
+        elif by == "tcp":
             key = os.path.join(node.folder, "key")
             node.ended(node.start_beside(self._settings.verbena, "key", key, name="verbena key"))
             fabric = ("--port", ports.reserve(), "--key", key)
-            self._here = ("--node", "spdk1", "--ip", "127.0.15.1", *fabric)
-            self._there = ("--node", "spdk2", "--ip", "127.0.15.2", *fabric)
-            self.address = "127.0.15.1"
+            self._here += ("--ip", self.address, *fabric)
+            self._there += ("--ip", other, *fabric)
         self._target = self._start(
             self._here, "build/bin/nvmf_tgt", *self._of_an_application("target"), "-m", "0x1", *options, "--json",
             config(node, "target.json",
@@ -91,7 +97,7 @@ class Spdk:
 
 def identify(settings):
     with Node(settings) as node:
-        spdk = Spdk(node, 1)
+        spdk = Spdk(node)
         seen = spdk.run("build/bin/spdk_nvme_identify", *MEMORY[:1], "-d", MEMORY[2], "-r", spdk.where()).out
         expect(SERIAL in seen and re.search(rf"Size \(in LBAs\): +{BLOCKS} ", seen), "it describes another disk")
         seen = spdk.run("build/bin/spdk_nvme_identify", *MEMORY[:1], "-d", MEMORY[2], "-r",
@@ -100,10 +106,10 @@ def identify(settings):
         spdk.end()
 
 
-def copy(settings, nodes, *options):
+def copy(settings, by="", options=()):
     """Random bytes to the disk and back."""
     with Node(settings) as node:
-        spdk = Spdk(node, nodes, *options)
+        spdk = Spdk(node, by, options)
         there, back = (os.path.join(node.folder, name) for name in ("there", "back"))
         content = random.Random(7).randbytes(BLOCKS * BLOCK)
         with open(there, "wb") as file:
@@ -122,10 +128,10 @@ def copy(settings, nodes, *options):
         spdk.end()
 
 
-def verify(settings, nodes, *options):
+def verify(settings, by=""):
     """bdevperf reads what it has written, and compares; spdk_nvme_perf reads and writes at once."""
     with Node(settings) as node:
-        spdk = Spdk(node, nodes, *options)
+        spdk = Spdk(node, by)
         for size, depth in ((512, 1), (4096, 32), (64 << 10, 8)):
             seen = spdk.run_on_disk("build/examples/bdevperf", "-w", "verify", "-o", size, "-q", depth, "-t", 2)
             said = seen.out + seen.err
@@ -138,7 +144,9 @@ def verify(settings, nodes, *options):
 
 
 add("spdk.identify", identify, source="spdk")
-for name, what in (("copy", copy), ("verify", verify)):
-    add(f"spdk.{name}", lambda settings, w=what: w(settings, 1), source="spdk")
-    add(f"spdk.{name}_two_nodes", lambda settings, w=what: w(settings, 2), source="spdk")
-add("spdk.copy_by_interrupts", lambda settings: copy(settings, 1, "--interrupt-mode"), source="spdk")
+add("spdk.copy", copy, source="spdk")
+add("spdk.copy_two_nodes", lambda settings: copy(settings, "tcp"), source="spdk")
+add("spdk.copy_by_RoCE", lambda settings: copy(settings, "roce"), source="spdk")
+add("spdk.copy_by_interrupts", lambda settings: copy(settings, options=("--interrupt-mode",)), source="spdk")
+add("spdk.verify", verify, source="spdk")
+add("spdk.verify_two_nodes", lambda settings: verify(settings, "tcp"), source="spdk")

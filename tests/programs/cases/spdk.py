@@ -6,9 +6,11 @@ import json
 import os
 import random
 import re
+import signal
+import time
 
 from harness import ports
-from harness.failure import Skip, expect
+from harness.failure import Failure, Skip, expect
 from harness.processes import Node
 from harness.registry import add
 
@@ -77,6 +79,19 @@ class Spdk:
         """Options of programs that are made with SPDK's event framework."""
         return (*MEMORY, "-u", "-r", os.path.join(self._node.folder, f"{name}.sock"), "--disable-cpumask-locks")
 
+    def perf(self, seconds):
+        """spdk_nvme_perf for so long, not yet ended."""
+        return self._start(self._there, "build/bin/spdk_nvme_perf", *MEMORY, "-r", self.where(), "-c", "0x2", "-o", 4096, "-q",
+                           32, "-w", "randrw", "-M", 50, "-t", seconds)
+
+    def wait_for_requests(self):
+        """Until more have passed than connections begin with."""
+        deadline = time.monotonic() + self._settings.patience
+        while all(process["counters"]["requests_out"] < 500 for process in self._node.processes()):
+            if time.monotonic() > deadline:
+                raise Failure("no requests pass")
+            time.sleep(0.05)
+
     def run(self, program, *arguments):
         """Runs an initiator of its own."""
         return self._node.ended(self._start(self._there, program, *arguments))
@@ -88,8 +103,11 @@ class Spdk:
     def where(self, subsystem=SUBSYSTEM):
         return f"trtype:RDMA adrfam:IPv4 traddr:{self.address} trsvcid:{PORT} subnqn:{subsystem}"
 
+    def kill(self):
+        self._target.kill()
+
     def end(self):
-        self._target.signal(2)
+        self._target.signal(signal.SIGINT)
         self._node.ended(self._target)
         for line in (self._target.out + self._target.err).splitlines():
             expect("*ERROR*" not in line, f"nvmf_tgt says {line}")
@@ -136,11 +154,21 @@ def verify(settings, by=""):
             seen = spdk.run_on_disk("build/examples/bdevperf", "-w", "verify", "-o", size, "-q", depth, "-t", 2)
             said = seen.out + seen.err
             expect("remoten1" in said and not re.search(r"(?i)\berror\b|miscompare|failed", said), "bdevperf speaks of trouble")
-        seen = spdk.run("build/bin/spdk_nvme_perf", *MEMORY, "-r", spdk.where(), "-c", "0x2", "-o", 4096, "-q", 32, "-w",
-                        "randrw", "-M", 50, "-t", 2)
+        seen = node.ended(spdk.perf(2))
         total = re.search(r"^Total +: +([0-9.]+)", seen.out, re.MULTILINE)
         expect(total and float(total[1]) > 0, "spdk_nvme_perf has done nothing")
         spdk.end()
+
+
+def target_killed(settings, by=""):
+    """Its initiator sees the connection end, with requests under way, and ends."""
+    with Node(settings) as node:
+        spdk = Spdk(node, by)
+        perf = spdk.perf(60)
+        spdk.wait_for_requests()
+        spdk.kill()
+        node.ended(perf, status=1)
+        expect("qpair process completion error" in perf.err, "spdk_nvme_perf has not seen the end of the connection")
 
 
 add("spdk.identify", identify, source="spdk")
@@ -150,3 +178,5 @@ add("spdk.copy_by_RoCE", lambda settings: copy(settings, "roce"), source="spdk")
 add("spdk.copy_by_interrupts", lambda settings: copy(settings, options=("--interrupt-mode",)), source="spdk")
 add("spdk.verify", verify, source="spdk")
 add("spdk.verify_two_nodes", lambda settings: verify(settings, "tcp"), source="spdk")
+add("spdk.target_killed", target_killed, source="spdk")
+add("spdk.target_killed_two_nodes", lambda settings: target_killed(settings, "tcp"), source="spdk")

@@ -24,4 +24,9 @@ struct PeerAttributes {
 // False: there is none, or it is in neither RTR nor RTS now. Takes the queue pair's lock.
 bool find_peer_attributes(Qp* qp, PeerAttributes* out);
 
+// Copies the bytes that an RDMA WRITE of `length` bytes to `address` with `rkey` would change. False: the other end is not
+// on this node, or would refuse the WRITE, or requests that were posted before are not finished. RC and UC. Takes the
+// queue pair's lock, and holds it during the copy.
+bool read_target(Qp* qp, uint64_t address, uint32_t rkey, void* to, uint32_t length);
+
 }  // namespace verbena

@@ -55,8 +55,7 @@ CONFORMANCE_TEST(access, QueuePairWithoutTheRight, "access.qp.write", "access.qp
       continue;
     }
     const ibv_wc_status status = remote(right.opcode);
-    EXPECT_TRUE(status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR)
-        << name_of(status);
+    EXPECT_TRUE(status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR) << name_of(status);
     EXPECT_TRUE(far().untouched(0, 4096));
   }
 }
@@ -188,12 +187,14 @@ CONFORMANCE_TEST(access, WindowsOfTypeTwoHaveTheirOwnRights, "access.mw2.region-
 }  // namespace windows
 
 CONFORMANCE_TEST(access, ReceivesBeyondTheirRegion, "access.local.receive-bounds") {
-  for (const int64_t offset : {1023, 1217}) {
+  // Longer than what an adapter may keep in the completion, which the CPU places when it is polled.
+  constexpr uint32_t size = 128;
+  for (const int64_t offset : {1023, 1153}) {
     new_pair();
-    near().fill(0, 64, 0x11);
+    near().fill(0, size, 0x11);
     const wire::Region region = far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE);
-    if (far().receive({{1, {{offset, 64, region.lkey}}}}) != 0) continue;  // detected at once
-    EXPECT_NE(status_of(send_request({{0, 64}})), IBV_WC_SUCCESS);
+    if (far().receive({{1, {{offset, size, region.lkey}}}}) != 0) continue;  // detected at once
+    EXPECT_NE(status_of(send_request({{0, size}})), IBV_WC_SUCCESS);
     EXPECT_NE(far().received().status, IBV_WC_SUCCESS);
     EXPECT_TRUE(far().untouched(0, 1024));
     EXPECT_TRUE(far().untouched(1280, 1024));

@@ -205,7 +205,7 @@ CONFORMANCE_TEST(cm_connect, RnrRetryCountLimitsTheTries, "rdma_connect.rnr-retr
   const Buffer buffer(8);
   const Mr mr = make_mr(near_->pd, buffer);
   ASSERT_SUCCEEDS(rdma_post_send(near_, nullptr, buffer.data(), 8, mr, 0));
-  EXPECT_EQ(completion(near_->send_cq).status, IBV_WC_RNR_RETRY_EXC_ERR);
+  EXPECT_NE(completion(near_->send_cq).status, IBV_WC_SUCCESS);  // which status: retry.rnr.status
 }
 
 CONFORMANCE_TEST(cm_connect, QpOfTheIdentifierCounts, "rdma_connect.srq-ignored", "rdma_connect.qp-num") {

@@ -37,7 +37,7 @@ class Fixture : public PairTest {
       throw NotTested{"the receive is refused when it is posted"};
   }
   Completion send(size_t from) {
-    if (senders_[from].post(send_request({{2048, 64}})) != 0)
+    if (senders_[from].post(send_request({{2048, 128}})) != 0)
       throw Deviation{"ibv_post_send; expected: 0", Where::current()};
     return senders_[from].completion();
   }

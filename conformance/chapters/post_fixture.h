@@ -12,13 +12,11 @@ namespace conformance {
 // A QP connected to itself, with a buffer that both kinds of request may name.
 class PostInState : public DeviceTest {
  protected:
-  Qp& qp_in(ibv_qp_state state, ibv_srq* srq = nullptr) {
+  Qp& qp_in(ibv_qp_state state) {
     if (!pd_) pd_ = make_pd(device());
     cq_ = make_cq(device());
     mr_ = make_mr(pd_, buffer_);
-    QpSpec spec;
-    spec.srq = srq;
-    qp_ = make_qp(pd_, cq_, spec);
+    qp_ = make_qp(pd_, cq_);
     bring_to(qp_, state, values());
     return qp_;
   }

@@ -34,7 +34,12 @@ class Fixture : public PairTest {
 CONFORMANCE_TEST(post, UnknownOpcodeIsRefused, "ibv_post_send.unknown-opcode") {
   ibv_sge element = near().sge(0, 8);
   ibv_send_wr wr = near().request(static_cast<ibv_wr_opcode>(99), &element);
-  EXPECT_TRUE(refused(near().post(wr)));
+  const int error = near().post(wr);
+  if (error == 0) {  // then it is found out when the request is carried out
+    EXPECT_NE(completion(near().cq).status, IBV_WC_SUCCESS);
+  } else {
+    EXPECT_TRUE(refused(error));
+  }
 }
 
 CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_post_send.bad-wr-first",
@@ -115,7 +120,13 @@ CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too
   std::vector<ibv_sge> elements(made().send_sges + 1, near().sge(0, 1));
   ibv_send_wr wr = near().request(IBV_WR_SEND, elements.data());
   wr.num_sge = static_cast<int>(elements.size());
-  EXPECT_TRUE(refused(near().post(wr)));
+  ASSERT_EQ(far().receive(0, 4096), 0);
+  const int error = near().post(wr);
+  // A queue of rounded sizes may have room for one more than it tells, and then lose none.
+  if (error == 0 && completion(near().cq).status == IBV_WC_SUCCESS &&
+      far().received().bytes == elements.size())
+    throw NotTested{"one element more is taken, and carried out"};
+  EXPECT_TRUE(refused(error));
 }
 
 CONFORMANCE_TEST(post, NoElementsAreNoBytes, "ibv_post_send.zero-sges", "ibv_post_recv.zero-sges",
@@ -195,10 +206,17 @@ CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline
   make(16);
   if (made().inline_data + 1 > near().buffer.size())
     throw NotTested{"more inline data than the test's buffer"};
-  ibv_sge element = near().sge(0, made().inline_data + 1);
+  const uint32_t length = made().inline_data + 1;
+  PairTest::near().fill(0, length, 0x77);
+  ibv_sge element = near().sge(0, length);
   ibv_send_wr wr = write(&element);
   wr.send_flags |= IBV_SEND_INLINE;
-  EXPECT_TRUE(refused(near().post(wr)));
+  const int error = near().post(wr);
+  if (error != 0) {
+    EXPECT_TRUE(refused(error));
+  } else if (completion(near().cq).status == IBV_WC_SUCCESS) {  // a device may have more room than it tells
+    EXPECT_TRUE(far().has(0, length, 0x77));
+  }
 }
 
 CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {

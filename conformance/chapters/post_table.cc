@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "suite/family.h"
 #include "support/pair.h"
 
 namespace conformance {
@@ -268,13 +269,24 @@ class StateTest : public ProductTest {
   void each(Body body) {
     for (const Operation& operation : operations)
       for (const unsigned flags : sets_of_flags()) {
-        if (operation.opcode == IBV_WR_BIND_MW && !is_claimed(operation)) continue;
+        if (operation.opcode == IBV_WR_BIND_MW && !has_windows()) continue;
         SCOPED_TRACE(text(operation, flags));
         body(operation, flags);
         if (HasFailure()) return;
       }
   }
   const ibv_qp_state state_;
+
+ private:
+  // Claimed, and not broken: another clause is told of windows that cannot be made.
+  bool has_windows() {
+    try {
+      need_family("family.mw2");
+    } catch (const NotTested&) {
+      return false;
+    }
+    return is_claimed(operations[8]);
+  }
 };
 
 class RefusedTest final : public StateTest {

@@ -87,7 +87,10 @@ CONFORMANCE_TEST(qp, InvalidValueChangesNothing, "ibv_modify_qp.none-on-error") 
   EXPECT_EQ(state_of(qp), state);
   const ibv_qp_attr now = query(qp, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT);
   EXPECT_EQ(now.qp_access_flags, before.qp_access_flags);
-  EXPECT_EQ(now.port_num, before.port_num);
+  // Some drivers give no port (seen_in of "ibv_query_qp.port-pkey"): whatever is there then may change.
+  if (before.port_num == device().port_number()) {
+    EXPECT_EQ(now.port_num, before.port_num);
+  }
 }
 
 CONFORMANCE_TEST(qp, UnknownMaskBitIsRefused, "ibv_modify_qp.mask-bit") {
@@ -222,7 +225,7 @@ CONFORMANCE_TEST(qp, ReadLimitsAreChecked, "ibv_modify_qp.rd-atomic-range",
   expect_bounded(IBV_QPS_RTR, &ibv_qp_attr::max_rd_atomic, initiator, IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-CONFORMANCE_TEST(qp, AlternatePathWithoutMigrationIsRefused, "ibv_modify_qp.alt-path") {
+CONFORMANCE_TEST(qp, AlternatePathWithoutMigration, "ibv_modify_qp.alt-path") {
   if ((device().attributes().device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG) != 0)
     throw NotClaimed{"IBV_DEVICE_AUTO_PATH_MIG is claimed"};
   Qp qp = qp_in(IBV_QPS_INIT);
@@ -232,7 +235,9 @@ CONFORMANCE_TEST(qp, AlternatePathWithoutMigrationIsRefused, "ibv_modify_qp.alt-
   attr.alt_port_num = attr.port_num;
   const int mask =
       IBV_QP_STATE | IBV_QP_ALT_PATH | transition_of(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR)->required;
-  EXPECT_TRUE(refused(modify(qp, attr, mask)));
+  const int error = modify(qp, attr, mask);
+  EXPECT_GE(error, 0);
+  observe("ibv_modify_qp.alt-path", error == 0 ? "taken" : "refused with " + errno_text(error));
 }
 
 CONFORMANCE_TEST(qp, ResetAndUpAgain, "ibv_modify_qp.reset-clears") {
@@ -360,6 +365,10 @@ CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInRtr, "ibv_query_qp.path-mtu", "ibv_qu
   EXPECT_EQ(now.ah_attr.grh.traffic_class, 0x20);
   EXPECT_EQ(now.ah_attr.grh.flow_label, 0x12345u);
   const About hops("ibv_query_qp.hop-limit");
+  if (!now.ah_attr.is_global) {
+    not_tested("the address vector reads without its GRH: ibv_query_qp.ah-attr");
+    return;
+  }
   expect_hop_limit(device(), now.ah_attr.grh.hop_limit, 33);
 }
 

@@ -44,7 +44,14 @@ class Fixture : public PairTest {
     EXPECT_EQ(done.status, expected) << completion_text(done);
     return time;
   }
-  // The same; another status and no completion concern these clauses. The test ends.
+  // The same of a request that finds no receive: with which status it fails says retry.rnr.status.
+  microseconds time_to_fail(const SendRequest& request) {
+    microseconds time;
+    const Completion done = completion_of(request, time);
+    EXPECT_NE(done.status, IBV_WC_SUCCESS) << completion_text(done);
+    return time;
+  }
+  // The same as time_of; another status and no completion concern these clauses. The test ends.
   microseconds time_of(const SendRequest& request, ibv_wc_status expected, ClauseId status,
                        ClauseId not_never) {
     microseconds time;
@@ -99,7 +106,7 @@ CONFORMANCE_TEST(retry, NoRetriesNoWait, "retry.rnr.zero") {
   microseconds best = microseconds::max();
   for (int attempt = 0; attempt < 5 && best >= microseconds(rnr_microseconds[0]); ++attempt) {
     new_pair(rnr(0, 0));
-    best = std::min(best, time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR));
+    best = std::min(best, time_to_fail(send_request({{0, 8}})));
   }
   EXPECT_LT(best.count(), rnr_microseconds[0]) << "microseconds, the best of five";
 }
@@ -118,7 +125,7 @@ CONFORMANCE_TEST(retry, SevenIsForEver, "retry.rnr.seven", "retry.rnr.in-time") 
 
 CONFORMANCE_TEST(retry, ResponderStays, "retry.rnr.responder-stays") {
   pair(rnr(1, 14));
-  time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR);
+  time_to_fail(send_request({{0, 8}}));
   EXPECT_EQ(far().state(), IBV_QPS_RTS);
   EXPECT_FALSE(far().async_event(milliseconds(20)).there);
 }
@@ -130,11 +137,9 @@ CONFORMANCE_TEST(retry, OthersWaitBehind, "retry.rnr.behind") {
                          remote_request(IBV_WR_RDMA_READ, {{512, 8}}, far().facts(), 1024, 3)}),
             0);
   const auto done = near().completions(3);
-  const ibv_wc_status expected[] = {IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR};
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(done[i].id, i + 1);
-    EXPECT_EQ(done[i].status, expected[i]) << completion_text(done[i]);
-  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(done[i].id, i + 1);
+  EXPECT_NE(done[0].status, IBV_WC_SUCCESS);  // which status: retry.rnr.status
+  for (size_t i = 1; i < 3; ++i) EXPECT_EQ(done[i].status, IBV_WC_WR_FLUSH_ERR) << completion_text(done[i]);
   EXPECT_TRUE(far().untouched(0, 4096));
 }
 
@@ -151,7 +156,7 @@ CONFORMANCE_TEST(retry, TimerIsChanged, "retry.rnr.timer-changed") {
   how.mask = IBV_QP_MIN_RNR_TIMER;
   how.min_rnr_timer = 24;
   ASSERT_EQ(far().modify(how), 0);
-  const microseconds time = time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR);
+  const microseconds time = time_to_fail(send_request({{0, 8}}));
   EXPECT_GE(time.count(), 3 * rnr_microseconds[24]) << "microseconds";
 }
 
@@ -160,7 +165,7 @@ CONFORMANCE_TEST(retry, EmptySharedQueues, "retry.rnr.srq", "retry.rnr.xrc") {
     const About about("retry.rnr.xrc");
     try {
       new_pair(rnr(1, 14, IBV_QPT_XRC_SEND));
-      time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR);
+      time_to_fail(send_request({{0, 8}}));
     } catch (const NotClaimed& refusal) {
       not_claimed(refusal.reason);
     }
@@ -169,7 +174,7 @@ CONFORMANCE_TEST(retry, EmptySharedQueues, "retry.rnr.srq", "retry.rnr.xrc") {
   PairSpec spec = rnr(1, 14);
   spec.both.srq = true;
   new_pair(spec);
-  time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR);
+  time_to_fail(send_request({{0, 8}}));
 }
 
 CONFORMANCE_TEST(retry, NobodyThere, "retry.timeout.status", "retry.timeout.not-sooner",

@@ -57,7 +57,7 @@ class Fixture : public CmTest {
     attr.cap.max_send_sge = 2;
     attr.cap.max_inline_data = 64;
     const Qp qp(CALL(ibv_create_qp(pd, &attr)));
-    if (qp == nullptr && is_refusal(errno))
+    if (qp == nullptr && is_refusal_of_qp(errno))
       throw NotClaimed{"a QP with 2 elements and 64 bytes inline is refused with " + errno_text(errno)};
   }
   // near_ connects, far_ is accepted; `mappings` of either end's memory may be written by the other.

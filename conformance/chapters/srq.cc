@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "support/pair.h"
@@ -12,9 +13,14 @@
 namespace conformance {
 namespace {
 
+// The kernel's core demands no such verb of a device (Linux drivers/infiniband/core/device.c,
+// ib_device_check_mandatory()).
 ibv_srq_attr query(ibv_srq* srq) {
   ibv_srq_attr attr = {};
-  EXPECT_SUCCEEDS(ibv_query_srq(srq, &attr));
+  const int error = CALL(ibv_query_srq(srq, &attr));
+  if (error == EOPNOTSUPP || error == ENOSYS)
+    throw NotClaimed{"ibv_query_srq is refused with " + errno_text(error)};
+  EXPECT_TRUE(succeeded(error));
   return attr;
 }
 
@@ -253,7 +259,9 @@ CONFORMANCE_TEST(srq, ServesWhoeverReceives, "ibv_post_srq_recv.zero", "ibv_post
 CONFORMANCE_TEST(srq, ListStopsAtTheFirstRefused, "ibv_post_srq_recv.bad-wr",
                  "ibv_post_srq_recv.too-many-sges") {
   prepare();
-  std::vector<ibv_sge> many(static_cast<size_t>(device().attributes().max_srq_sge) + 1, element(0, 64));
+  // Beyond every limit that the device tells: a device may tell none of SRQs, and take what a QP takes.
+  const ibv_device_attr& d = device().attributes();
+  std::vector<ibv_sge> many(static_cast<size_t>(std::max(d.max_srq_sge, d.max_sge)) + 1, element(0, 64));
   ibv_recv_wr list[3];
   for (uint64_t i = 0; i < 3; ++i) list[i] = {i, i < 2 ? &list[i + 1] : nullptr, many.data(), 1};
   list[1].num_sge = static_cast<int>(many.size());
@@ -261,6 +269,10 @@ CONFORMANCE_TEST(srq, ListStopsAtTheFirstRefused, "ibv_post_srq_recv.bad-wr",
   const int error = CALL(ibv_post_srq_recv(srq_, list, &bad));
   ABOUT("ibv_post_srq_recv.too-many-sges") EXPECT_TRUE(refused(error));
   const About about("ibv_post_srq_recv.bad-wr");
+  if (error == 0) {
+    not_tested("one element more is taken");
+    return;
+  }
   EXPECT_EQ(bad, &list[1]);
   ASSERT_TRUE(succeeded(post(77)));
   std::vector<uint64_t> taken = {0, 77};  // their order is another clause's

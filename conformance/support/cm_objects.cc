@@ -153,9 +153,9 @@ void make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
   ibv_qp_init_attr attr = queue_attributes(id, spec);
   if (CALL(rdma_create_qp(id, nullptr, &attr)) == 0) return;
   const int error = errno;
-  if (spec.inline_data > 0 && is_refusal(error))
+  if (spec.inline_data > 0 && is_refusal_of_qp(error))
     throw NotClaimed{"a QP with inline data refused with " + errno_text(error)};
-  if (id->qp_type == IBV_QPT_UD && is_refusal(error))
+  if (id->qp_type == IBV_QPT_UD && is_refusal_of_qp(error))
     throw NotClaimed{"a QP of type UD refused with " + errno_text(error)};
   throw Deviation{"a QP is needed; seen: -1, " + errno_text(error), where};
 }

@@ -188,11 +188,13 @@ wire::HammerAnswer Host::hammer(const wire::Hammer& what) {
   std::vector<ibv_sge> elements;
   ibv_send_wr wr = work_request(hosted, what.request, elements);
   wr.send_flags |= IBV_SEND_SIGNALED;
+  // A queue may take more than was asked for, and the CQ not.
+  const uint32_t most = std::min(hosted.facts.send_depth, static_cast<uint32_t>(hosted.cqs().cq->cqe));
   const auto deadline = Clock::now() + milliseconds(what.milliseconds);
   wire::HammerAnswer answer;
   for (uint32_t posted = 0; answer.completed < what.times && Clock::now() < deadline;) {
     ibv_send_wr* bad = nullptr;
-    while (posted < what.times && posted - answer.completed < hosted.facts.send_depth) {
+    while (posted < what.times && posted - answer.completed < most) {
       const int error = ibv_post_send(hosted.end.qp, &wr, &bad);
       if (error != 0 && posted != answer.completed) break;  // a QP that has failed may take nothing more
       if (error != 0)

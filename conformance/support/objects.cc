@@ -65,7 +65,10 @@ Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where) {
                              : (flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0;
     if (!claimed) throw NotClaimed{"device_cap_flags has no memory windows of this type"};
   }
-  return Mw(required(CALL(ibv_alloc_mw(pd, type)), "a memory window", where));
+  ibv_mw* mw = CALL(ibv_alloc_mw(pd, type));
+  // Only where it is refused as well: some devices with windows say 0.
+  if (mw == nullptr && attributes.max_mw <= 0 && is_refusal(errno)) throw NotClaimed{"max_mw is 0"};
+  return Mw(required(mw, "a memory window", where));
 }
 
 ibv_qp_init_attr init_attributes(const QpSpec& spec, ibv_cq* send_cq, ibv_cq* receive_cq) {

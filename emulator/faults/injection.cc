@@ -63,9 +63,9 @@ void Injection::take_link(QpState& qp, const RequestFacts& request, int64_t now)
   qp.until = std::max(qp.until, qp.link_free_at + static_cast<int64_t>(link.latency_ns));
 }
 
-bool Injection::may_be_lost(const QpState& qp, const RequestFacts& request) const {
+bool Injection::may_be_lost(uint32_t losses, const RequestFacts& request) const {
   return !plan_.only_legal || (request.is_acknowledged && request.timeout_ns != 0 &&
-                               request.timeout_ns <= kLongestLegalTimeout && qp.losses < request.retry_cnt);
+                               request.timeout_ns <= kLongestLegalTimeout && losses < request.retry_cnt);
 }
 
 // A request, or its acknowledgement, is lost: it is sent again after its timeout. False: that was the last
@@ -90,7 +90,7 @@ Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) 
           qp.until = std::max(qp.until, now + static_cast<int64_t>(duration(i, event)));
         break;
       case Fault::kLose:
-        if (!may_be_lost(qp, request) || !happens(i, event, now)) break;
+        if (!may_be_lost(qp.losses, request) || !happens(i, event, now)) break;
         if (!request.is_acknowledged) {
           ++qp.losses;
           ++qp.attempt;
@@ -117,6 +117,9 @@ Verdict Injection::judge(QpState& qp, const RequestFacts& request, int64_t now) 
       case Fault::kLoseAck:
       case Fault::kShuffle:
       case Fault::kLate:
+      case Fault::kLosePacket:
+      case Fault::kRepeatPacket:
+      case Fault::kDelayPacket:
         break;
     }
   }
@@ -165,7 +168,7 @@ Verdict Injection::on_request(const RequestFacts& request, int64_t now) {
 }
 
 bool Injection::loses_ack(QpState& qp, const RequestFacts& request, int64_t now) {
-  if (!may_be_lost(qp, request)) return false;
+  if (!may_be_lost(qp.losses, request)) return false;
   const Event event{request.qp, request.opcode, request.number, qp.attempt};
   for (size_t i = 0; i < plan_.rules.size(); ++i) {
     if (plan_.rules[i].what != Fault::kLoseAck || !happens(i, event, now)) continue;
@@ -184,6 +187,40 @@ bool Injection::loses_ack(const RequestFacts& request, int64_t now) {
       !request.is_acknowledged)
     return false;
   return qp.is_carried_out = loses_ack(qp, request, now);
+}
+
+Verdict Injection::on_acknowledgement(const RequestFacts& request, int64_t now) {
+  std::lock_guard lock(mutex_);
+  grow(acknowledgements_, request.qp);
+  AcknowledgementState& state = acknowledgements_[request.qp];
+  if (state.number != request.number || state.incarnation != request.incarnation)
+    state = {request.incarnation, request.number, 0, 0};
+  if (now < state.until) return {Verdict::Kind::kHold, state.until, 0, false};
+  if (!may_be_lost(state.losses, request)) return {};
+  const Event event{request.qp, request.opcode, request.number, state.losses};
+  for (size_t i = 0; i < plan_.rules.size(); ++i) {
+    if (plan_.rules[i].what != Fault::kLoseAck || !happens(i, event, now)) continue;
+    ++state.losses;
+    state.until = request.timeout_ns == 0 ? INT64_MAX : now + static_cast<int64_t>(request.timeout_ns);
+    if (request.timeout_ns != 0 && state.losses > request.retry_cnt)
+      return {Verdict::Kind::kFail, 0, lost_error_, true};
+    return {Verdict::Kind::kHold, state.until, 0, true};
+  }
+  return {};
+}
+
+PacketVerdict Injection::on_packet(PacketKind kind, int64_t now) {
+  std::lock_guard lock(mutex_);
+  const Event event{0, static_cast<uint32_t>(kind), ++packets_, 0};
+  for (size_t i = 0; i < plan_.rules.size(); ++i) {
+    const Rule& rule = plan_.rules[i];
+    if (rule.what < Fault::kLosePacket || (kind == PacketKind::kMad && rule.opcode == kAny)) continue;
+    if (!happens(i, event, now)) continue;
+    if (rule.what == Fault::kLosePacket) return {PacketVerdict::Kind::kLose, 0};
+    if (rule.what == Fault::kRepeatPacket) return {PacketVerdict::Kind::kRepeat, 0};
+    return {PacketVerdict::Kind::kDelay, now + static_cast<int64_t>(duration(i, event))};
+  }
+  return {};
 }
 
 uint64_t Injection::order_of_bytes(uint32_t qp, uint32_t opcode, uint32_t begin, int64_t now) {

@@ -43,6 +43,12 @@ struct Verdict {
   bool was_lost = false;  // kHold: it counts as a retry
 };
 
+struct PacketVerdict {
+  enum class Kind : uint8_t { kGo, kLose, kRepeat, kDelay };
+  Kind kind = Kind::kGo;
+  int64_t until = 0;  // kDelay: ns, CLOCK_MONOTONIC
+};
+
 class Injection {
  public:
   // `now`: ns of CLOCK_MONOTONIC, the begin of the plan's time. `lost_error`: the vendor_err of a request
@@ -54,6 +60,11 @@ class Injection {
   // Is the acknowledgement of the request lost, which has just been carried out? Then on_request() holds it
   // until its timeout, and says kDrop when an acknowledgement has come.
   bool loses_ack(const RequestFacts& request, int64_t now);
+  // The same between nodes, where later requests are under way meanwhile: asked when the acknowledgement, or
+  // the response, has come, and again until it says kGo. kHold: another one comes at `until`.
+  Verdict on_acknowledgement(const RequestFacts& request, int64_t now);
+  // A packet that is about to leave.
+  PacketVerdict on_packet(PacketKind kind, int64_t now);
   // 0: the bytes of the request from `begin` on are placed in their order. Else: a draw for another order.
   uint64_t order_of_bytes(uint32_t qp, uint32_t opcode, uint32_t begin, int64_t now);
   // ns. How much later does ibv_get_cq_event return?
@@ -91,10 +102,18 @@ class Injection {
     int64_t went_at = 0;  // the request before
   };
 
+  // Of the oldest request that is under way to another node.
+  struct AcknowledgementState {
+    uint32_t incarnation = 0;
+    uint64_t number = UINT64_MAX;
+    uint32_t losses = 0;
+    int64_t until = 0;
+  };
+
   bool happens(size_t rule, const Event& event, int64_t now);
   uint64_t duration(size_t rule, const Event& event) const;
   Verdict judge(QpState& qp, const RequestFacts& request, int64_t now);
-  bool may_be_lost(const QpState& qp, const RequestFacts& request) const;
+  bool may_be_lost(uint32_t losses, const RequestFacts& request) const;
   bool note_lost(QpState& qp, const RequestFacts& request, int64_t now);
   bool loses_ack(QpState& qp, const RequestFacts& request, int64_t now);
   void take_link(QpState& qp, const RequestFacts& request, int64_t now);
@@ -105,9 +124,11 @@ class Injection {
   std::mutex mutex_;
   std::vector<RuleState> rules_;
   std::vector<QpState> qps_;
-  std::vector<int64_t> held_polls_;                 // by CQ: until
-  std::vector<uint64_t> polls_, armings_, events_;  // by CQ
-  std::vector<uint64_t> creations_;                 // by kind
+  std::vector<int64_t> held_polls_;                     // by CQ: until
+  std::vector<uint64_t> polls_, armings_, events_;      // by CQ
+  std::vector<uint64_t> creations_;                     // by kind
+  std::vector<AcknowledgementState> acknowledgements_;  // by queue pair
+  uint64_t packets_ = 0;
 };
 
 inline constinit std::atomic<Injection*> attached_injection{nullptr};

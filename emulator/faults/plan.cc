@@ -13,8 +13,10 @@
 namespace verbena::faults {
 namespace {
 
-constexpr std::array<const char*, kFaults> kWords = {"lose", "delay", "rnr",      "fail",    "die", "refuse",
-                                                     "hold", "wake",  "lose_ack", "shuffle", "late"};
+constexpr std::array<const char*, kFaults> kWords = {
+    "lose", "delay",    "rnr",     "fail", "die",         "refuse",        "hold",
+    "wake", "lose_ack", "shuffle", "late", "lose_packet", "repeat_packet", "delay_packet"};
+constexpr std::array<const char*, 3> kPacketWords = {"request", "response", "mad"};
 
 // Of one rule, separated by spaces, in this order.
 constexpr int kFields = 12;
@@ -71,6 +73,15 @@ std::string rule_text(const Rule& rule) {
 }  // namespace
 
 const char* word_of(Fault fault) { return kWords[static_cast<size_t>(fault) % kFaults]; }
+
+const char* word_of(PacketKind kind) { return kPacketWords[static_cast<size_t>(kind) % kPacketWords.size()]; }
+
+bool parse_packet_kind(std::string_view word, PacketKind* out) {
+  const auto found = std::find(kPacketWords.begin(), kPacketWords.end(), word);
+  if (found == kPacketWords.end()) return false;
+  *out = static_cast<PacketKind>(found - kPacketWords.begin());
+  return true;
+}
 
 bool parse_fault(std::string_view word, Fault* out) {
   const auto found = std::find(kWords.begin(), kWords.end(), word);

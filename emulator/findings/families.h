@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What families of adapters do not have, for `verbena check --like`: what works on this device and would be refused
-// there.
+// there, or need not happen there.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,19 @@ struct Family {
   uint32_t max_recv_sge;
   uint32_t max_inline;      // bytes
   uint32_t max_cqe;
+  bool in_order;            // bytes of a message reach memory in their order (ibv_query_qp_data_in_order(3))
   std::string_view source;
 };
 
 inline constexpr Family kFamilies[] = {
     {"mlx5", kRc | kUc | kXrc | kRawPacket | kSharedReceive | kWindows | kDeviceMemory | kAtomics, 32768, 30, 30, 0,
-     4194303, "ibv_devinfo -v of ConnectX-5"},
-    {"irdma", kRc | kWindows, 4063, 13, 13, 101, 0,
+     4194303, false,  // unless the firmware says otherwise: mlx5_query_qp_data_in_order()
+     "ibv_devinfo -v of ConnectX-5; rdma-core v44 providers/mlx5/verbs.c"},
+    {"irdma", kRc | kWindows, 4063, 13, 13, 101, 0, false,  // no such operation: libibverbs/dummy_ops.c answers 0
      "Linux 6.1 drivers/infiniband/hw/irdma: user.h, ctrl.c, icrdma_hw.h, irdma_validate_qp_attrs()"},
-    {"efa", 0, 0, 2, 0, 32, 0,
+    {"efa", 0, 0, 2, 0, 32, 0, false,  // v64 efa_query_qp_data_in_order(): never the whole message
      "rdma-core v44 providers/efa: efa_io_defs.h, verbs.c; Linux 6.1 drivers/infiniband/hw/efa/efa_verbs.c"},
-    {"rxe", kRc | kUc | kSharedReceive | kWindows | kAtomics, 1u << 20, 32, 32, 512, 32767,
+    {"rxe", kRc | kUc | kSharedReceive | kWindows | kAtomics, 1u << 20, 32, 32, 512, 32767, true,  // packet after packet: rxe_resp.c
      "Linux 6.1 drivers/infiniband/sw/rxe/rxe_param.h"},
 };
 

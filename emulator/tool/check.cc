@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "fabric/temporary_folder.h"
+#include "faults/plan.h"
 #include "findings/families.h"
 #include "findings/variables.h"
 #include "tool/check_findings.h"
@@ -126,6 +127,17 @@ class Reporter {
   unsigned suppressed_ = 0;
 };
 
+// What adapters of the family may do, and this one does not: the bytes of messages come in pieces and in any
+// order. "": nothing, or the program has faults of its own.
+std::string plan_like(const std::string& id) {
+  const findings::Family* const family = findings::find_family(id);
+  if (family == nullptr || family->in_order || !current_environment(faults::kVariable).empty()) return "";
+  faults::Plan plan;
+  plan.only_legal = true;
+  plan.rules.push_back({.what = faults::Fault::kShuffle});
+  return to_text(plan);
+}
+
 // Forwarded to the program; those of a terminal reach it by themselves.
 sigset_t watched_signals() {
   sigset_t set;
@@ -169,6 +181,8 @@ int check(const CheckOptions& options, const std::vector<std::string>& program) 
   environment.push_back({findings::kEnabledVariable, joined(options.enabled)});
   environment.push_back({findings::kDisabledVariable, joined(options.disabled)});
   environment.push_back({findings::kLikeVariable, options.like});
+  if (const std::string plan = plan_like(options.like); !plan.empty())
+    environment.push_back({faults::kVariable, plan});
 
   const sigset_t signals = watched_signals();
   sigset_t before;
@@ -224,7 +238,9 @@ void add_check(CLI::App& app, CommandLine& line) {
       ->expected(1)
       ->take_all()
       ->type_name("ID");
-  command->add_option("--like", options->like, "report what adapters of this family would refuse")
+  command
+      ->add_option("--like", options->like,
+                   "report what adapters of this family would refuse; bytes come in any order if theirs may")
       ->check(CLI::IsMember({"mlx5", "irdma", "efa", "rxe"}))
       ->type_name("FAMILY");
   command->add_flag("--quiet", options->quiet, "print nothing; for --json and --sarif");

@@ -34,8 +34,11 @@ constexpr uint32_t kOfRequests = bit(Fault::kLose) | bit(Fault::kLoseAck) | bit(
                                  bit(Fault::kRnr) | bit(Fault::kFail) | bit(Fault::kDie) |
                                  bit(Fault::kShuffle);
 constexpr uint32_t kOfCqs = bit(Fault::kHold) | bit(Fault::kWake) | bit(Fault::kLate);
-constexpr uint32_t kTimed = bit(Fault::kDelay) | bit(Fault::kHold) | bit(Fault::kLate);
-constexpr uint32_t kAll = kOfRequests | kOfCqs | bit(Fault::kRefuse);
+constexpr uint32_t kOfPackets =
+    bit(Fault::kLosePacket) | bit(Fault::kRepeatPacket) | bit(Fault::kDelayPacket);
+constexpr uint32_t kTimed =
+    bit(Fault::kDelay) | bit(Fault::kHold) | bit(Fault::kLate) | bit(Fault::kDelayPacket);
+constexpr uint32_t kAll = kOfRequests | kOfCqs | kOfPackets | bit(Fault::kRefuse);
 
 // The keys beside `what`, and the faults that have them.
 constexpr std::pair<std::string_view, uint32_t> kKeys[] = {
@@ -44,6 +47,7 @@ constexpr std::pair<std::string_view, uint32_t> kKeys[] = {
     {"error", bit(Fault::kFail)},
     {"cq", kOfCqs},
     {"object", bit(Fault::kRefuse)},
+    {"packet", kOfPackets},
     {"time", kTimed},
     {"nth", kAll},
     {"every", kAll},
@@ -172,6 +176,12 @@ class Reader : public TomlReader {
           return rule->opcode = opcode, true;
       return refuse(node, "there is no opcode " + word + ": write it without IBV_WR_");
     }
+    if (name == "packet") {
+      faults::PacketKind kind{};
+      if (!faults::parse_packet_kind(word, &kind)) return refuse(node, "packet is request, response or mad");
+      rule->opcode = static_cast<uint32_t>(kind);
+      return true;
+    }
     if (name == "error") {
       for (uint32_t number = 1; number <= UINT8_MAX; ++number)
         if (word == find_vendor_error(number)->name) return rule->vendor_err = number, true;
@@ -213,10 +223,11 @@ class Reader : public TomlReader {
       for (const auto& [word, type] : kEvents)
         if (**what->as_string() == word) return read_event(table, type);
     if (what == nullptr || !what->is_string() || !faults::parse_fault(**what->as_string(), &rule.what))
-      return refuse(
-          what != nullptr ? *what : static_cast<const toml::node&>(table),
-          "what is lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late, wake, port_down, "
-          "gid_change, address_change or device_fatal");
+      return refuse(what != nullptr ? *what : static_cast<const toml::node&>(table),
+                    "what is lose, lose_ack, delay, shuffle, rnr, fail, die, refuse, hold, late, wake, "
+                    "lose_packet, repeat_packet, "
+                    "delay_packet, port_down, "
+                    "gid_change, address_change or device_fatal");
     for (const auto& [key, node] : table)
       if (key != "what" && !read_entry(key.str(), node, &rule)) return false;
     if (rule.what == Fault::kFail && rule.vendor_err == 0) return refuse(table, "fail needs an error");

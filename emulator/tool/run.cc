@@ -22,7 +22,6 @@
 namespace verbena::tool {
 namespace {
 
-constexpr const char* kFaultsVariable = "VERBENA_FAULTS";
 
 // The program is run all the same: it may not use RDMA.
 void warn_of_unknown_rdma_core() {
@@ -79,7 +78,7 @@ int run(const NodeOptions& options, const std::string& plan, const Schedule& sch
   warn_of_strangers(options);
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
-  if (!plan.empty() && setenv(kFaultsVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));
+  if (!plan.empty() && setenv(faults::kVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));
   if (!schedule.empty())
     if (const int error = start_schedule_of(environment, schedule); error != 0)
       return failed(error == EINVAL ? "the schedule names a device or port that the node does not have"

@@ -28,6 +28,8 @@ struct verbena_check_provider {
   uint32_t (*rnr_naks)(ibv_qp* qp);  // that it has received. Takes no lock.
   // The other end of a connection, if it is on this node and in RTR or RTS. Takes a lock.
   bool (*find_peer)(ibv_qp* qp, verbena::PeerAttributes* out);
+  // The bytes that an RDMA WRITE would change, if the other end is on this node (insight.h). Takes a lock.
+  bool (*read_target)(ibv_qp* qp, uint64_t address, uint32_t rkey, void* to, uint32_t length);
   // Each later message of the log goes to `sink` as well, from level warn on, in the thread that caused it.
   // `text` is one line without a line feed.
   void (*listen)(void (*sink)(int level, const char* text));

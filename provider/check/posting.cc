@@ -15,6 +15,7 @@
 #include "check/protection.h"
 #include "check/request_rules.h"
 #include "check/shadows.h"
+#include "check/write_races.h"
 #include "findings/families.h"
 
 namespace verbena::check {
@@ -132,6 +133,7 @@ int post_send(ibv_qp* ibv, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   const Stack stack = capture_stack();
   learn_stack();
   if (!is_usable(ibv, "ibv_post_send", stack)) return *bad_wr = wr, EINVAL;
+  watch_targets(ibv, wr, stack);
   const std::optional<PeerAttributes> peer = find_new_peer(ibv);
   Entered entered;
   {
@@ -159,6 +161,7 @@ int wr_complete(ibv_qp_ex* ex) {
   ibv_qp* const ibv = &ex->qp_base;
   if (!is_usable(ibv, "ibv_wr_complete", stack)) return EINVAL;
   const ibv_send_wr* const list = provider().open_batch(ex);
+  if (list != nullptr) watch_targets(ibv, list, stack);
   const std::optional<PeerAttributes> peer = find_new_peer(ibv);
   Entered entered;
   int (*complete)(ibv_qp_ex*) = nullptr;

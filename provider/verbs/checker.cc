@@ -18,6 +18,9 @@ bool overrun(ibv_cq* cq) { return has_overrun(to_cq(cq)->emulated); }
 bool flushing(ibv_qp* qp) { return is_flushing(to_qp(qp)->emulated); }
 uint32_t rnr_naks(ibv_qp* qp) { return count_rnr_naks(to_qp(qp)->emulated); }
 bool peer(ibv_qp* qp, PeerAttributes* out) { return find_peer_attributes(to_qp(qp)->emulated, out); }
+bool target(ibv_qp* qp, uint64_t address, uint32_t rkey, void* to, uint32_t length) {
+  return read_target(to_qp(qp)->emulated, address, rkey, to, length);
+}
 
 const verbena_check_layer* layer(const rdma_core::ContextOps& own) {
   static const verbena_check_layer* const attached = [&own]() -> const verbena_check_layer* {
@@ -30,6 +33,7 @@ const verbena_check_layer* layer(const rdma_core::ContextOps& own) {
                                              .is_flushing = flushing,
                                              .rnr_naks = rnr_naks,
                                              .find_peer = peer,
+                                             .read_target = target,
                                              .listen = set_log_listener};
     return attach != nullptr ? attach(&provider) : nullptr;
   }();

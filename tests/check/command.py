@@ -83,6 +83,12 @@ class Command(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no-such-rule", done.stderr)
 
+    def test_bytes_come_in_any_order_where_a_family_may(self):
+        for family, order in (("mlx5", "in pieces"), ("irdma", "in pieces"), ("efa", "in pieces"), ("rxe", "in their order")):
+            done = check("--quiet", "--like", family, program="placement-order")
+            self.assertEqual(done.stdout.strip(), order, family + done.stderr)
+        self.assertEqual(check("--quiet", program="placement-order").stdout.strip(), "in their order")
+
     def test_children_are_checked_and_equal_findings_are_one(self):
         program = PROGRAMS / "check_mr-range"
         done = subprocess.run([VERBENA, "check", "--json", str(self.path / "b.json"), "--", "sh", "-c", f"{program} wrong; {program} wrong"],

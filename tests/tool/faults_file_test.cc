@@ -63,12 +63,18 @@ TEST_F(FaultsFile, IsAPlan) {
                                 "[[fault]]\n"
                                 "what = \"late\"\n"
                                 "cq = 1\n"
+                                "time = \"10us\"\n"
+                                "[[fault]]\n"
+                                "what = \"lose_packet\"\n"
+                                "packet = \"response\"\n"
+                                "[[fault]]\n"
+                                "what = \"delay_packet\"\n"
                                 "time = \"10us\"\n"),
                           &plan, &schedule_, &problem))
       << problem;
   EXPECT_EQ(plan.seed, 7u);
   EXPECT_EQ(plan.link, (faults::Link{25'000'000'000, 2'000}));
-  ASSERT_EQ(plan.rules.size(), 6u);
+  ASSERT_EQ(plan.rules.size(), 8u);
   EXPECT_EQ(plan.rules[0].object, 3u);
   EXPECT_EQ(plan.rules[0].opcode, static_cast<uint32_t>(IBV_WR_RDMA_WRITE));
   EXPECT_EQ(plan.rules[0].nth, 100u);
@@ -82,6 +88,9 @@ TEST_F(FaultsFile, IsAPlan) {
   EXPECT_EQ(plan.rules[3].what, faults::Fault::kLoseAck);
   EXPECT_EQ(plan.rules[4].what, faults::Fault::kShuffle);
   EXPECT_EQ(plan.rules[5].what, faults::Fault::kLate);
+  EXPECT_EQ(plan.rules[6].what, faults::Fault::kLosePacket);
+  EXPECT_EQ(plan.rules[6].opcode, static_cast<uint32_t>(faults::PacketKind::kResponse));
+  EXPECT_EQ(plan.rules[7].opcode, faults::kAny);
 }
 
 TEST_F(FaultsFile, NamesTheLineOfAMistake) {
@@ -97,6 +106,9 @@ TEST_F(FaultsFile, NamesTheLineOfAMistake) {
             std::string::npos);
   EXPECT_NE(problem_of("[[fault]]\nwhat = \"lose\"\nprobability = 2\n").find(":3: probability is 0 to 1"),
             std::string::npos);
+  EXPECT_NE(
+      problem_of("[[fault]]\nwhat = \"lose_packet\"\npacket = \"SEND\"\n").find(":3: packet is request"),
+      std::string::npos);
   EXPECT_NE(problem_of("[[fault]\n").find(":1: "), std::string::npos);
 }
 
@@ -104,7 +116,8 @@ TEST_F(FaultsFile, RefusesKeysThatDoNotFit) {
   const char* const kWrong[][2] = {{"rnr", "cq = 0"},           {"hold", "qp = 0"},
                                    {"refuse", "qp = 0"},        {"wake", "opcode = \"SEND\""},
                                    {"lose", "object = \"QP\""}, {"delay", "error = \"rkey_unknown\""},
-                                   {"die", "time = \"1ms\""},   {"wake", "time = \"1ms\""}};
+                                   {"die", "time = \"1ms\""},   {"wake", "time = \"1ms\""},
+                                   {"lose_packet", "qp = 0"},   {"lose", "packet = \"mad\""}};
   for (const auto& [what, entry] : kWrong) {
     const std::string key(entry, std::string_view(entry).find(' '));
     EXPECT_NE(problem_of("[[fault]]\nwhat = \"" + std::string(what) + "\"\n" + entry + "\n")

@@ -21,6 +21,8 @@ struct Flight {
   uint32_t responses_awaited = 0;  // READs and atomics in flight
   uint32_t rnr_tries = 0;          // how often request `rnr_number` found no receive WQE, without progress
   uint64_t rnr_number = 0;
+  // Faults on purpose: the acknowledgement of request sq_next was lost, and another one comes then. ns; 0: it was not.
+  int64_t acknowledged_again_at = 0;
   int64_t pause = 0;  // ns: length of the last wait for a responder that was not ready
 };
 

@@ -35,6 +35,11 @@ faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, fault
   return injection.on_request(facts_of(qp, request), now_ns());
 }
 
+faults::Verdict acknowledgement_verdict(const Qp& qp, const SendRequest& request,
+                                        faults::Injection& injection) {
+  return injection.on_acknowledgement(facts_of(qp, request), now_ns());
+}
+
 bool acknowledgement_is_lost(Qp& qp, SendRequest& request, faults::Injection& injection) {
   if (!injection.loses_ack(facts_of(qp, request), now_ns())) return false;
   request.done = 0;

@@ -165,6 +165,21 @@ void note_refused(Qp& qp, uint64_t number, VendorError error) {
   flight.refusal = error;
 }
 
+// Faults on purpose. True: the acknowledgement of the request, which has come, is lost, and none of a later
+// request has come, which would stand for it.
+bool loses_acknowledgement(Qp& qp, const SendRequest& request, bool awaits_response,
+                           faults::Injection& injection) {
+  Flight& flight = qp.flight;
+  if (flight.acknowledged > request.number + 1 && !awaits_response) return false;
+  const faults::Verdict verdict = acknowledgement_verdict(qp, request, injection);
+  if (verdict.was_lost) count(qp.shared->retries);
+  if (verdict.kind == faults::Verdict::Kind::kGo) return false;
+  if (verdict.kind == faults::Verdict::Kind::kFail)
+    note_refused(qp, request.number, static_cast<VendorError>(verdict.vendor_err));
+  if (verdict.kind == faults::Verdict::Kind::kHold) flight.acknowledged_again_at = verdict.until;
+  return true;
+}
+
 // Completes the requests that are done. False: the queue pair has failed.
 bool complete_done(Qp& qp) {
   Flight& flight = qp.flight;
@@ -176,6 +191,8 @@ bool complete_done(Qp& qp) {
     if (is_local(request.opcode)) break;
     const bool awaits_response = brings_response(*find_send_operation(request.opcode));
     if (awaits_response ? !request.answered : request.number >= flight.acknowledged) break;
+    if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
+      if (loses_acknowledgement(qp, request, awaits_response, *injection)) break;
     complete_request(qp, request);
   }
   const bool is_refused = flight.refused_at == qp.sq_next + 1;
@@ -420,7 +437,17 @@ void start_kept(Qp& qp) {
   leave_to_scheduler(qp, progress_send_queue(qp, false));
 }
 
-int64_t progress_send_queue(Qp& qp, bool from_service) {
+namespace {
+
+// False: the queue pair has failed.
+bool take_late_acknowledgement(Qp& qp) {
+  int64_t& at = qp.flight.acknowledged_again_at;
+  if (at == 0 || now_ns() < at) return true;
+  at = 0;
+  return complete_done(qp);
+}
+
+int64_t send_what_may_go(Qp& qp, bool from_service) {
   Flight& flight = qp.flight;
   Transport& transport = *qp.transport;
   flight.sent = std::max(flight.sent, qp.sq_next);
@@ -455,6 +482,15 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
     }
   note_drained(qp);
   return kEndOfTime;
+}
+
+}  // namespace
+
+int64_t progress_send_queue(Qp& qp, bool from_service) {
+  if (!take_late_acknowledgement(qp)) return kEndOfTime;
+  const int64_t again = send_what_may_go(qp, from_service);
+  const int64_t acknowledged = qp.flight.acknowledged_again_at;
+  return acknowledged == 0 ? again : std::min(again, acknowledged);
 }
 
 int64_t check_deadline(Qp& qp, int64_t now) {
@@ -506,8 +542,14 @@ uint32_t next_psn(const Qp& qp) {
 
 namespace {
 
+void await_late_acknowledgement(Qp& qp) {
+  if (qp.flight.acknowledged_again_at != 0) [[unlikely]]
+    qp.process->scheduler().add(&qp);
+}
+
 // Something has come from the peer: requests that waited for it continue.
 void go_on(Qp& qp) {
+  await_late_acknowledgement(qp);
   if (qp.flight.sent == qp.sq_posted)
     note_drained(qp);
   else
@@ -525,7 +567,7 @@ void refused(Qp& qp, uint64_t number, VendorError error) {
   if (!is_in_flight(qp, number)) return;
   note_refused(qp, number, error);
   note_acknowledged(qp, number);
-  complete_done(qp);
+  if (complete_done(qp)) await_late_acknowledgement(qp);
 }
 
 void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {

@@ -7,16 +7,28 @@
 
 #include <array>
 
+#include "adapter/clock.h"
 #include "engine/roce_transport/source_port.h"
 #include "fabric/fork_descriptors.h"
 #include "observe/log.h"
 #include "observe/observer.h"
+#include "roce/mad.h"
 
 namespace verbena {
 namespace {
 
 constexpr uint8_t kHopLimit = 64;  // ip(7), ip_default_ttl
 constexpr unsigned kPorts = 0x4000, kPortTries = 64;
+
+// The faults on purpose tell packets apart by their BTH.
+faults::PacketKind kind_of(std::span<const uint8_t> datagram) {
+  const uint8_t operation = datagram[0] & 0x1f;
+  const uint32_t qpn = uint32_t{datagram[5]} << 16 | uint32_t{datagram[6]} << 8 | datagram[7];
+  if (qpn == roce::kManagementQpn) return faults::PacketKind::kMad;
+  const bool is_response =
+      operation >= 0x0d && operation <= 0x12;  // RDMA READ response first ... ATOMIC acknowledge
+  return is_response ? faults::PacketKind::kResponse : faults::PacketKind::kRequest;
+}
 
 }  // namespace
 
@@ -90,23 +102,51 @@ void PacketSender::tell_observer(uint16_t port, const wire::NetAddress& to, cons
   seen->on_packet({route, port, packet});
 }
 
+bool PacketSender::send_datagram(const wire::NetAddress& to, const udp::IpFields& fields,
+                                 std::span<uint8_t> datagram, uint32_t socket) {
+  const int error = sockets_[socket].send({to, udp::kRocePort}, fields, datagram);
+  if (error == 0)
+    tell_observer(sockets_[socket].own().port, to, fields, datagram.first(datagram.size() - roce::kIcrcSize));
+  if (error == EAGAIN || error == ENOBUFS) return false;
+  if (error != 0) note_refused(error, datagram.size() - roce::kIcrcSize, to);
+  return true;
+}
+
+// A packet that is lost on purpose is not told to observers either: it never was on the wire.
+[[gnu::cold]] bool PacketSender::send_at_risk(const wire::NetAddress& to, const udp::IpFields& fields,
+                                              std::span<uint8_t> datagram, uint32_t socket,
+                                              faults::Injection& injection) {
+  using Kind = faults::PacketVerdict::Kind;
+  const int64_t now = now_ns();
+  for (DelayedPackets::Packet& late : delayed_.take_due(now))
+    send_datagram(late.to, late.fields, late.bytes, late.socket);
+  const faults::PacketVerdict verdict = injection.on_packet(kind_of(datagram), now);
+  if (verdict.kind == Kind::kLose ||
+      (verdict.kind == Kind::kDelay && delayed_.keep(to, fields, socket, datagram, verdict.until)))
+    return true;
+  if (verdict.kind == Kind::kRepeat) send_datagram(to, fields, datagram, socket);
+  return send_datagram(to, fields, datagram, socket);
+}
+
 bool PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const roce::Packet& packet,
                         uint32_t socket) {
   std::array<uint8_t, roce::kMaxPacket> bytes;
   const size_t size = roce::write(packet, bytes);
   if (size == 0) return true;
-  const int error =
-      sockets_[socket].send({to, udp::kRocePort}, fields, std::span(bytes).first(size + roce::kIcrcSize));
-  if (error == 0) tell_observer(sockets_[socket].own().port, to, fields, std::span(bytes).first(size));
-  if (error == EAGAIN || error == ENOBUFS) return false;
-  if (error != 0) note_refused(error, size, to);
-  return true;
+  const auto datagram = std::span(bytes).first(size + roce::kIcrcSize);
+  if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
+    return send_at_risk(to, fields, datagram, socket, *injection);
+  return send_datagram(to, fields, datagram, socket);
 }
 
 size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
                           uint32_t socket) {
   const auto datagrams = train.datagrams();
   size_t done = 0;
+  if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]] {
+    while (done < datagrams.size() && send_at_risk(to, fields, datagrams[done], socket, *injection)) ++done;
+    return done;
+  }
   while (done < datagrams.size()) {
     size_t sent = 0;
     const int error = sockets_[socket].send({to, udp::kRocePort}, fields, datagrams.subspan(done), &sent);

@@ -15,6 +15,8 @@
 #include <span>
 
 #include "engine/packets/packet_request.h"
+#include "engine/roce_transport/delayed_packets.h"
+#include "faults/injection.h"
 #include "roce/packet.h"
 #include "udp/roce_socket.h"
 #include "wire/net_address.h"
@@ -88,6 +90,12 @@ class PacketSender {
   static constexpr size_t kTrains = 4, kMostSockets = 8;
 
   void note_refused(int error, size_t size, const wire::NetAddress& to);
+  // One packet, with the space of its ICRC. False: as send().
+  bool send_datagram(const wire::NetAddress& to, const udp::IpFields& fields, std::span<uint8_t> datagram,
+                     uint32_t socket);
+  // The same with what the faults on purpose say of it.
+  bool send_at_risk(const wire::NetAddress& to, const udp::IpFields& fields, std::span<uint8_t> datagram,
+                    uint32_t socket, faults::Injection& injection);
   // A packet without its ICRC has been sent.
   void tell_observer(uint16_t port, const wire::NetAddress& to, const udp::IpFields& fields,
                      std::span<const uint8_t> packet) const;
@@ -96,6 +104,7 @@ class PacketSender {
   std::mutex opening_;  // of all but the first
   std::unique_ptr<PacketTrain[]> trains_;
   std::atomic<uint32_t> refused_{0};
+  DelayedPackets delayed_;
 };
 
 // The train of a scope.

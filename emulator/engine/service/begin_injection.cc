@@ -18,7 +18,7 @@ faults::Injection* of_parent = nullptr;  // leak checkers find it here
 }  // namespace
 
 void begin_injection() {
-  const char* const text = getenv("VERBENA_FAULTS");
+  const char* const text = getenv(faults::kVariable);
   if (text == nullptr || *text == 0 || faults::injection() != nullptr) return;
   faults::Plan plan;
   if (!faults::parse_plan(text, &plan)) {

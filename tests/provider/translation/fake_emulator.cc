@@ -185,6 +185,7 @@ uint32_t count_completions(Cq*) { return 0; }
 bool is_flushing(const Qp*) { return false; }
 uint32_t count_rnr_naks(const Qp*) { return 0; }
 bool find_peer_attributes(Qp*, PeerAttributes*) { return false; }
+bool read_target(Qp*, uint64_t, uint32_t, void*, uint32_t) { return false; }
 bool has_overrun(const Cq*) { return false; }
 int req_notify_cq(Cq*, bool solicited_only) {
   fake.solicited_only = solicited_only;

@@ -127,6 +127,65 @@ TEST(Injection, IsLegalAndLosesNoAcknowledgementMoreOftenThanRetryCnt) {
   EXPECT_FALSE(injected.injection.loses_ack(datagram, now));
 }
 
+TEST(Injection, HoldsAnAcknowledgementOfAnotherNodeUntilTheNextOneComes) {
+  Rule lose = rule(Fault::kLoseAck);
+  lose.times = 2;
+  Injected injected(plan_of(lose));
+  int64_t now = kBegin;
+  const auto at = [&](uint64_t number) {
+    return injected.injection.on_acknowledgement(request(number), now);
+  };
+  const Verdict lost = at(1);
+  EXPECT_EQ(lost.kind, Kind::kHold);
+  EXPECT_TRUE(lost.was_lost);
+  EXPECT_EQ(lost.until, now + static_cast<int64_t>(kTimeout));
+  ++now;
+  EXPECT_FALSE(at(1).was_lost);  // asked again, it is lost once
+  now = lost.until;
+  EXPECT_TRUE(at(1).was_lost);
+  now += kTimeout;
+  EXPECT_EQ(at(1).kind, Kind::kGo);
+  EXPECT_EQ(at(2).kind, Kind::kGo);
+}
+
+TEST(Injection, FailsARequestWhoseAcknowledgementsOfAnotherNodeAreAllLost) {
+  Injected injected(plan_of(rule(Fault::kLoseAck)));
+  int64_t now = kBegin;
+  for (int i = 0; i < 2; ++i, now += kTimeout)
+    EXPECT_EQ(injected.injection.on_acknowledgement(request(1), now).kind, Kind::kHold) << i;
+  const Verdict failed = injected.injection.on_acknowledgement(request(1), now);
+  EXPECT_EQ(failed.kind, Kind::kFail);
+  EXPECT_EQ(failed.vendor_err, kLost);
+  Injected legal(plan_of(rule(Fault::kLoseAck), true));
+  now = kBegin;
+  for (int i = 0; i < 2; ++i, now += kTimeout)
+    EXPECT_EQ(legal.injection.on_acknowledgement(request(1), now).kind, Kind::kHold) << i;
+  EXPECT_EQ(legal.injection.on_acknowledgement(request(1), now).kind, Kind::kGo);
+}
+
+TEST(Injection, LosesRepeatsAndDelaysPacketsOfAKind) {
+  using Packet = PacketVerdict::Kind;
+  Rule lose = rule(Fault::kLosePacket), repeat = rule(Fault::kRepeatPacket),
+       delay = rule(Fault::kDelayPacket);
+  lose.opcode = static_cast<uint32_t>(PacketKind::kMad);
+  repeat.opcode = static_cast<uint32_t>(PacketKind::kResponse);
+  repeat.nth = 2;
+  delay.least_ns = delay.most_ns = 700;
+  Plan plan = plan_of(lose);
+  plan.rules.push_back(repeat);
+  plan.rules.push_back(delay);
+  Injected injected(plan);
+  const auto next = [&](PacketKind kind) { return injected.injection.on_packet(kind, kBegin + 5); };
+  EXPECT_EQ(next(PacketKind::kMad).kind, Packet::kLose);
+  EXPECT_EQ(next(PacketKind::kResponse).kind, Packet::kDelay);
+  EXPECT_EQ(next(PacketKind::kResponse).kind, Packet::kRepeat);
+  const PacketVerdict late = next(PacketKind::kRequest);
+  EXPECT_EQ(late.kind, Packet::kDelay);
+  EXPECT_EQ(late.until, kBegin + 705);
+  EXPECT_EQ(Injected(plan_of(delay)).injection.on_packet(PacketKind::kMad, kBegin).kind,
+            Packet::kGo);  // only if named
+}
+
 TEST(Injection, ShufflesTheBytesOfOneOpcodeAndDelaysEventsOfOneCq) {
   Rule shuffle = rule(Fault::kShuffle);
   shuffle.opcode = 1;

@@ -60,7 +60,7 @@ class Fixture : public PairTest {
       throw NotTested{"a CQ larger than a receive queue can fill"};
     messages_ = capacity + kBeyond;
     spec.both.receive_depth = static_cast<uint32_t>(messages_);
-    spec.far.send_depth = 2 * kBeyond;  // its completions are not polled after the overrun
+    spec.far->send_depth = 2 * kBeyond;  // its completions are not polled after the overrun
     new_pair(spec);
     // A few more than one: a CQ may have an entry more than it says.
     for (int i = 0; i < messages_; ++i) ASSERT_EQ(near().receive(0, 64), 0);

@@ -39,7 +39,9 @@ class Fixture : public CmTest {
   ibv_qp_cap capabilities() {
     ibv_qp_attr attr = {};
     ibv_qp_init_attr init = {};
-    EXPECT_SUCCEEDS(ibv_query_qp(near_->qp, &attr, IBV_QP_CAP, &init));
+    const int error = CALL(ibv_query_qp(near_->qp, &attr, IBV_QP_CAP, &init));
+    expect_query(error);
+    EXPECT_TRUE(succeeded(error));
     return attr.cap;
   }
   std::vector<ibv_sge> elements(uint32_t count) {

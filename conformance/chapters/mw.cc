@@ -89,8 +89,9 @@ CONFORMANCE_TEST(mw, RebindChangesTheKey, "ibv_bind_mw.rebind") {
 
 CONFORMANCE_TEST(mw, DeallocUnbinds, "ibv_dealloc_mw.unbinds", "ibv_dereg_mr.window-bound") {
   const Buffer buffer(64);
-  Mr mr = make_mr(binder().pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  Mr mr;
   Mw mw = window();
+  mr = make_mr(binder().pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
   ibv_mw_bind how = binding(0, 0, read_write, mr);
   how.bind_info.addr = buffer.address();
   how.bind_info.length = 64;

@@ -214,7 +214,8 @@ CONFORMANCE_TEST(order, ReceivesInOrder, "order.receives") {
     const auto received = far().completions(count, true);
     for (uint32_t i = 0; i < count; ++i) {
       EXPECT_EQ(received[i].id, i) << type_name(type);
-      EXPECT_TRUE(far().has_pattern(i * 4096 + far().data_offset(), 1, 5, i)) << type_name(type);
+      if (type == IBV_QPT_UD) continue;  // a datagram may overtake another: any of them may be here
+      EXPECT_TRUE(far().has_pattern(i * 4096, 1, 5, i)) << type_name(type);
     }
   }
   if (!is_claimed) throw NotClaimed{"QPs of types RC, UC and UD are refused"};

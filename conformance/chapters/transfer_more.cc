@@ -149,6 +149,8 @@ CONFORMANCE_TEST_AS(Traits().slow().alone().limit(240), transfer, LargestMessage
                     "transfer.largest.send", "transfer.largest.read", "transfer.largest.uc",
                     "transfer.largest.xrc") {
   const auto largest = static_cast<uint32_t>(device().port().max_msg_sz);
+  if (largest == 0) throw NotTested{"max_msg_sz is 0, of which ibv_query_port.max-msg-sz tells"};
+  if (device().attributes().max_mr_size < largest) throw NotTested{"max_mr_size is below max_msg_sz"};
   if (available_memory() < 4 * uint64_t{largest})
     throw NotTested{"not memory enough for two buffers of " + std::to_string(largest) + " bytes"};
   PairSpec spec;

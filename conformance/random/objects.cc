@@ -32,7 +32,8 @@ bool makes(Device& device, ibv_qp_type type, uint32_t inline_data) {
   spec.type = type;
   spec.inline_data = inline_data;
   ibv_qp_init_attr attr = init_attributes(within_limits(device.context(), spec), cq, cq);
-  return Qp(ibv_create_qp(pd, &attr));
+  const Qp qp(ibv_create_qp(pd, &attr));
+  return qp != nullptr && attr.cap.max_inline_data >= inline_data;  // some create it, and have none
 }
 
 unsigned flags_of(const Request& request) {
@@ -64,6 +65,9 @@ Claims claims_of(Device& device) {
   const ibv_device_attr& attributes = device.attributes();
   const unsigned flags = attributes.device_cap_flags;
   Claims out;
+  const Pd pd = make_pd(device);
+  const Cq cq = make_cq(device);
+  make_qp(pd, cq);  // throws NotClaimed: programs are about RC in the first place
   if (makes(device, IBV_QPT_RC, 64)) out.inline_data = 64;
   out.uc = makes(device, IBV_QPT_UC, 0);
   out.ud = makes(device, IBV_QPT_UD, 0);
@@ -75,7 +79,9 @@ Claims claims_of(Device& device) {
   out.send_with_invalidate = (flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
   out.send_sges = out.receive_sges = static_cast<uint32_t>(std::clamp(attributes.max_sge, 1, 4));
   out.srq_sges = static_cast<uint32_t>(std::clamp(attributes.max_srq_sge, 1, 4));
-  out.reads = static_cast<uint32_t>(std::clamp(attributes.max_qp_rd_atom, 1, 4));
+  // Each end asks, and answers.
+  const int reads = std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom);
+  out.reads = static_cast<uint32_t>(std::clamp(reads, 1, 4));
   out.mtu = 128u << device.port().active_mtu;
   out.cqe = std::min(attributes.max_cqe, 1024);
   return out;

@@ -102,6 +102,7 @@ uint32_t CmFar::qp_number() { return ask<wire::CmQueue>(CmKind::queue).qpn; }
 
 ibv_qp_attr CmFar::queue() {
   const auto queue = ask<wire::CmQueue>(CmKind::queue);
+  if (!queue.not_claimed.empty()) throw NotClaimed{queue.not_claimed};
   ibv_qp_attr attr = {};
   attr.qp_state = queue.state;
   attr.timeout = queue.timeout, attr.retry_cnt = queue.retry_count, attr.rnr_retry = queue.rnr_retry;

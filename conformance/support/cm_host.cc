@@ -295,10 +295,16 @@ wire::CmQuiet CmHost::stays_quiet(const wire::Nothing&) {
 }
 
 wire::CmQueue CmHost::queue(const wire::Nothing&) {
-  const ibv_qp_attr attr = attributes_of(qp());
+  ibv_qp_attr attr = {};
+  std::string not_claimed;
+  try {
+    attr = attributes_of(qp());
+  } catch (const NotClaimed& nothing) {  // the number and the memory are known all the same
+    not_claimed = nothing.reason;
+  }
   return {id_->qp->qp_num,    attr.qp_state,      attr.timeout,       attr.retry_cnt,
           attr.rnr_retry,     attr.min_rnr_timer, attr.max_rd_atomic, attr.max_dest_rd_atomic,
-          buffer_->address(), buffer_->size(),    mr_->rkey};
+          buffer_->address(), buffer_->size(),    mr_->rkey,          not_claimed};
 }
 
 wire::Address CmHost::local(const wire::Nothing&) { return to_wire(local_address(far())); }

@@ -114,8 +114,9 @@ struct CmQueue {
   uint8_t timeout = 0, retry_count = 0, rnr_retry = 0, min_rnr_timer = 0, reads = 0, reads_of_the_peer = 0;
   uint64_t address = 0, size = 0;
   uint32_t rkey = 0;
+  std::string not_claimed;  // why the state and what follows it are not told; empty: they are
   CONFORMANCE_FIELDS(qpn, state, timeout, retry_count, rnr_retry, min_rnr_timer, reads, reads_of_the_peer,
-                     address, size, rkey)
+                     address, size, rkey, not_claimed)
 };
 
 struct CmBytes {

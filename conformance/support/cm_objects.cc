@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "support/transitions.h"
+
 namespace conformance {
 namespace {
 
@@ -163,11 +165,13 @@ void make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
 ibv_qp_attr attributes_of(ibv_qp* qp) {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
-  EXPECT_SUCCEEDS(ibv_query_qp(qp, &attr,
-                               IBV_QP_STATE | IBV_QP_CAP | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                   IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
-                                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN | IBV_QP_QKEY,
-                               &init));
+  const int error = CALL(ibv_query_qp(qp, &attr,
+                                      IBV_QP_STATE | IBV_QP_CAP | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                          IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
+                                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN | IBV_QP_QKEY,
+                                      &init));
+  expect_query(error);
+  EXPECT_TRUE(succeeded(error));
   return attr;
 }
 

@@ -6,17 +6,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int claimed_access(const Device& device, int access) {
-  if (device.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
-  return access;
-}
-
 void make_end(End& end, Device& device, const EndsSpec& spec, Where where) {
   end.pd = make_pd(device, where);
   end.cq = make_cq(device, spec.cq_entries, spec.channel, where);
   if (spec.separate_cqs) end.receive_cq = make_cq(device, spec.cq_entries, spec.channel, where);
-  end.mr = make_mr(end.pd, end.buffer, claimed_access(device, spec.access), where);
+  // The QP first: a device without this type may not have the region's rights either.
   end.qp = make_qp(end.pd, end.cq, end.receives(), spec.qp, where);
+  end.mr = make_mr_of(spec.qp.type, end.pd, end.buffer, claimed_access(device, spec.access), where);
 }
 
 void connect(End& end, const End& other, Device& device, const EndsSpec& spec, Where where) {

@@ -197,9 +197,6 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   if (!hosted->uses_lenders_cqs) end.cq = make_cq(device_, spec.cq_entries, hosted->channel);
   if (spec.separate_cqs && !hosted->uses_lenders_cqs)
     end.receive_cq = make_cq(device_, spec.cq_entries, hosted->channel);
-  int access = spec.access;
-  if (device_.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
-  if (!hosted->lender) end.mr = make_mr(end.pd, end.buffer, access);
   ibv_pd* pd = hosted->memory().pd;
   ibv_qp_cap made = {};
   if (spec.type == IBV_QPT_XRC_SEND) {
@@ -211,6 +208,9 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
                     hosted->srq.get(), spec.signal_all,   nullptr};
     end.qp = make_qp(pd, hosted->cqs().cq, hosted->cqs().receives(), qp, Where::current(), &made);
   }
+  // The QP first: a device without this type may not have the region's rights either.
+  if (!hosted->lender)
+    end.mr = make_mr_of(spec.type, end.pd, end.buffer, claimed_access(device_, spec.access));
   wire::EndFacts& facts = hosted->facts;
   facts.qpn = end.qp->qp_num;
   facts.receiving_qpn = hosted->receiving()->qp_num;

@@ -16,7 +16,7 @@
 namespace conformance::wire {
 
 // Raised whenever a message changes: ends of different versions refuse each other.
-constexpr uint32_t magic = 0x76636631, version = 5;
+constexpr uint32_t magic = 0x76636631, version = 6;
 constexpr uint32_t largest_message = 64u << 20;
 
 #define CONFORMANCE_FIELDS(...)                    \

@@ -36,7 +36,15 @@ Pd make_pd(Device& device, Where where) {
 
 Cq make_cq(Device& device, int entries, ibv_comp_channel* channel, Where where) {
   entries = std::min(entries, device.attributes().max_cqe);
-  return Cq(required(CALL(ibv_create_cq(device.context(), entries, nullptr, channel, 0)), "a CQ", where));
+  Cq cq(CALL(ibv_create_cq(device.context(), entries, nullptr, channel, 0)));
+  if (channel != nullptr) expect_cq_of_channel(cq);
+  required(cq.get(), "a CQ", where);
+  return cq;
+}
+
+void expect_cq_of_channel(const ibv_cq* cq) {
+  if (cq == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS))
+    throw NotClaimed{"a CQ with a completion channel refused with " + errno_text(errno)};
 }
 
 Channel make_channel(Device& device, Where where) {
@@ -46,6 +54,23 @@ Channel make_channel(Device& device, Where where) {
 Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access, Where where) {
   // Calls the function: ibv_reg_mr is a macro that drops optional access flags.
   return Mr(required(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)), "an MR", where));
+}
+
+int claimed_access(const Device& device, int access) {
+  constexpr unsigned windows =
+      IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+  if (device.attributes().atomic_cap == IBV_ATOMIC_NONE) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
+  if ((device.attributes().device_cap_flags & windows) == 0) access &= ~IBV_ACCESS_MW_BIND;
+  return access;
+}
+
+Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Where where) {
+  if (type == IBV_QPT_UD) {
+    Mr mr(CALL((ibv_reg_mr)(pd, buffer.data(), buffer.size(), access)));
+    if (mr || errno != EOPNOTSUPP) return Mr(required(mr.release(), "an MR", where));
+    access &= ~all_remote_access | IBV_ACCESS_LOCAL_WRITE;
+  }
+  return make_mr(pd, buffer, access, where);
 }
 
 Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, uint32_t sges, Where where) {

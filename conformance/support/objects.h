@@ -25,12 +25,20 @@ bool is_refusal(int error);
 bool is_refusal_of_qp(int error);
 
 Pd make_pd(Device& device, Where where = Where::current());
-// At most max_cqe entries.
+// At most max_cqe entries. NotClaimed as expect_cq_of_channel() says.
 Cq make_cq(Device& device, int entries = 16, ibv_comp_channel* channel = nullptr,
            Where where = Where::current());
+// To be called while errno is still that of the call. No capability says whether the CQs of a device can have
+// a channel: throws NotClaimed where a CQ with one is refused as not supported.
+void expect_cq_of_channel(const ibv_cq* cq);
 Channel make_channel(Device& device, Where where = Where::current());
 Mr make_mr(ibv_pd* pd, const Buffer& buffer, int access = IBV_ACCESS_LOCAL_WRITE,
            Where where = Where::current());
+// Without the rights for atomics and windows where the device claims none: it may refuse them.
+int claimed_access(const Device& device, int access);
+// Of an end of this type. A device that has no QPs but those of datagrams may refuse remote rights as not
+// supported: a datagram's region is then made without them.
+Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Where where = Where::current());
 Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, uint32_t sges = 1, Where where = Where::current());
 Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where = Where::current());
 

@@ -46,6 +46,8 @@ LIBRARIES = ("src/ucm", "src/ucs", "src/uct", "src/ucp", "src/tools/perf/lib", "
 OBJECT = r"^[^#\n]*\b((?:common|{})/(?:(?!cuda)\w+/)*gtest-\w+)\.\$\(OBJEXT\)"  # of gtest, in its Makefile
 
 SKIP = re.compile(r"\[ +SKIP +\] \((.*)\)")
+MINOR = re.compile(r"define\(\[ucx_ver_minor\], *(\d+)\)")
+SINCE = re.compile(r"since 1\.(\d+): ")  # a reason that holds for these versions
 
 
 def said(command, folder):
@@ -80,6 +82,13 @@ def part_of(tests, part):
     return tests[number - 1::count]
 
 
+def expectations(layer, sources):
+    """What does not pass with the version of UCX in `sources`."""
+    minor = int(MINOR.search((sources / "configure.ac").read_text())[1])
+    entries = ((entry, SINCE.match(entry[2])) for entry in googletest.expected(HERE / f"ucx_{layer}.expected"))
+    return [entry for entry, since in entries if not since or int(since[1]) <= minor]
+
+
 def left_out(seen):
     """(a reason of UCX to leave tests out, their number), the most frequent first."""
     texts = (SKIP.search(text) for outcome, text in seen.values() if outcome == "skip")
@@ -106,7 +115,7 @@ def main():
     print(f"{options.layer}: {googletest.counts(seen)}, of {len(seen)}", flush=True)
     for reason, count in left_out(seen):
         print(f"  {count} left out: {reason}")
-    expected = googletest.expected(HERE / f"ucx_{options.layer}.expected")
+    expected = expectations(options.layer, options.sources)
     # What it leaves out is no difference, unless the expectations name the test.
     told = {test: result for test, result in seen.items()
             if result[0] != "skip" or googletest.entry_of(expected, test)}

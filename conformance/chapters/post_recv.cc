@@ -58,7 +58,8 @@ CONFORMANCE_TEST(post, ReceivesAreUsedInOrder, "ibv_post_recv.order") {
   }
 }
 
-// A queue may be counted in elements: short requests then fit beyond max_recv_wr.
+// A queue may be counted in elements: short requests then fit beyond max_recv_wr. This test tells of the
+// errno value; a state may be refused with any but 0.
 CONFORMANCE_TEST(post, FullReceiveQueueRefuses, "ibv_post_recv.queue-full") {
   ibv_sge element = receiver().sge(0, 64);
   const uint32_t depth = made().receive_depth, most = 16 * depth + 1024;
@@ -123,7 +124,7 @@ using Fixture = ReceiveInState;
 
 CONFORMANCE_TEST(post, ReceiveInReset, "ibv_post_recv.state-reset") {
   qp_in(IBV_QPS_RESET);
-  EXPECT_TRUE(refused(post()));
+  EXPECT_NE(post(), 0);
 }
 
 CONFORMANCE_TEST(post, ReceiveFromInitOn, "ibv_post_recv.state-init") {
@@ -148,9 +149,7 @@ CONFORMANCE_TEST(post, ReceiveFromInitOn, "ibv_post_recv.state-init") {
 
 CONFORMANCE_TEST(post, ReceiveInError, "ibv_post_recv.state-err") {
   qp_in(IBV_QPS_ERR);
-  const int error = post();
-  EXPECT_GE(error, 0);
-  if (error != 0) return;
+  if (post() != 0) return;
   const ibv_wc wc = completion(cq_);
   EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << wc_text(wc);
   EXPECT_EQ(wc.wr_id, 5u);

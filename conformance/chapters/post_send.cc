@@ -34,12 +34,9 @@ class Fixture : public PairTest {
 CONFORMANCE_TEST(post, UnknownOpcodeIsRefused, "ibv_post_send.unknown-opcode") {
   ibv_sge element = near().sge(0, 8);
   ibv_send_wr wr = near().request(static_cast<ibv_wr_opcode>(99), &element);
-  const int error = near().post(wr);
-  if (error == 0) {  // then it is found out when the request is carried out
-    EXPECT_NE(completion(near().cq).status, IBV_WC_SUCCESS);
-  } else {
-    EXPECT_TRUE(refused(error));
-  }
+  if (near().post(wr) != 0) return;
+  // Then it is found out when the request is carried out.
+  EXPECT_NE(completion(near().cq).status, IBV_WC_SUCCESS);
 }
 
 CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_post_send.bad-wr-first",
@@ -68,7 +65,6 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
   }
   ABOUT("ibv_post_send.bad-wr-first") EXPECT_EQ(bad, &list[2]);
   const About about("ibv_post_send.stops-at-first");
-  EXPECT_TRUE(refused(error));
   EXPECT_EQ(completion(near().cq).wr_id, 0u);
   EXPECT_EQ(completion(near().cq).wr_id, 1u);
   EXPECT_TRUE(stays_empty(near().cq));
@@ -76,7 +72,8 @@ CONFORMANCE_TEST(post, ListStopsAtTheFirstRefused, "ibv_post_send.zero", "ibv_po
 
 // The requests must still be outstanding when one more is posted: the far end has no receive for them, and
 // the requester retries without limit.
-// A queue may be counted in units of memory: short requests then fit beyond max_send_wr.
+// A queue may be counted in units of memory: short requests then fit beyond max_send_wr. Of the errno value
+// this test tells, the others take any value but 0 for a refusal.
 CONFORMANCE_TEST(post, FullQueueRefuses, "ibv_post_send.queue-full") {
   ibv_sge element = near().sge(0, 8);
   const uint32_t depth = made().send_depth, most = 16 * depth + 1024;
@@ -123,10 +120,7 @@ CONFORMANCE_TEST(post, ElementsBeyondTheCapabilityAreRefused, "ibv_post_send.too
   ibv_send_wr wr = near().request(IBV_WR_SEND, elements.data());
   wr.num_sge = static_cast<int>(count);
   ASSERT_EQ(far().receive(0, static_cast<uint32_t>(far().facts().length)), 0);
-  if (const int error = near().post(wr); error != 0) {
-    EXPECT_TRUE(refused(error));
-    return;
-  }
+  if (near().post(wr) != 0) return;
   if (completion(near().cq).status != IBV_WC_SUCCESS) return;
   EXPECT_EQ(far().received().bytes, count) << "one element more was taken, and not all of them were sent";
 }
@@ -213,12 +207,8 @@ CONFORMANCE_TEST(post, InlineBeyondTheCapabilityIsRefused, "ibv_post_send.inline
   ibv_sge element = near().sge(0, length);
   ibv_send_wr wr = write(&element);
   wr.send_flags |= IBV_SEND_INLINE;
-  const int error = near().post(wr);
-  if (error != 0) {
-    EXPECT_TRUE(refused(error));
-  } else if (completion(near().cq).status == IBV_WC_SUCCESS) {  // a device may have more room than it tells
-    EXPECT_TRUE(far().has(0, length, 0x77));
-  }
+  if (near().post(wr) != 0 || completion(near().cq).status != IBV_WC_SUCCESS) return;
+  EXPECT_TRUE(far().has(0, length, 0x77));  // a device may have more room than it tells
 }
 
 CONFORMANCE_TEST(post, InlineReadMeansNothing, "ibv_post_send.inline-read") {
@@ -252,18 +242,12 @@ class SendInState : public PostInState {
 namespace states {
 using Fixture = SendInState;
 
-CONFORMANCE_TEST(post, SendInReset, "ibv_post_send.state-reset") {
-  EXPECT_TRUE(refused(post_in(IBV_QPS_RESET)));
-}
-CONFORMANCE_TEST(post, SendInInit, "ibv_post_send.state-init") {
-  EXPECT_TRUE(refused(post_in(IBV_QPS_INIT)));
-}
-CONFORMANCE_TEST(post, SendInRtr, "ibv_post_send.state-rtr") { EXPECT_TRUE(refused(post_in(IBV_QPS_RTR))); }
+CONFORMANCE_TEST(post, SendInReset, "ibv_post_send.state-reset") { EXPECT_NE(post_in(IBV_QPS_RESET), 0); }
+CONFORMANCE_TEST(post, SendInInit, "ibv_post_send.state-init") { EXPECT_NE(post_in(IBV_QPS_INIT), 0); }
+CONFORMANCE_TEST(post, SendInRtr, "ibv_post_send.state-rtr") { EXPECT_NE(post_in(IBV_QPS_RTR), 0); }
 
 CONFORMANCE_TEST(post, SendInError, "ibv_post_send.state-err") {
-  const int error = post_in(IBV_QPS_ERR);
-  EXPECT_GE(error, 0);
-  if (error != 0) return;
+  if (post_in(IBV_QPS_ERR) != 0) return;
   const ibv_wc wc = completion(cq_);
   EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR) << wc_text(wc);
   EXPECT_EQ(wc.wr_id, 5u);

@@ -267,7 +267,7 @@ CONFORMANCE_TEST(srq, ListStopsAtTheFirstRefused, "ibv_post_srq_recv.bad-wr",
   list[1].num_sge = static_cast<int>(many.size());
   ibv_recv_wr* bad = nullptr;
   const int error = CALL(ibv_post_srq_recv(srq_, list, &bad));
-  ABOUT("ibv_post_srq_recv.too-many-sges") EXPECT_TRUE(refused(error));
+  ABOUT("ibv_post_srq_recv.too-many-sges") EXPECT_NE(error, 0);
   const About about("ibv_post_srq_recv.bad-wr");
   if (error == 0) {
     not_tested("one element more is taken");

@@ -255,10 +255,13 @@ bool Model::admits(const PostSends& step) const {
       if (request.target && judge_target(peer, request, length_of(request.elements)) != Fault::kNone)
         return false;
       if (is_atomic_operation(request.opcode)) return false;  // it has been carried out, or not
+      const bool is_short = length_of(request.elements) <= kInCompletion;
+      if (request.opcode == IBV_WR_RDMA_READ && connection.signal_all && is_short) return false;
       // Found before anything was sent.
       if (is_valid(posted_request.elements.front(), request.opcode == IBV_WR_RDMA_READ)) return false;
     }
     if (fault == Fault::kReceive || fault == Fault::kTooLong) {
+      if (length_of(request.elements) <= kInCompletion) return false;
       uint32_t room = 0;
       for (const KeyedElement& each : receive->elements) room += each.element.length;
       if (fault == Fault::kReceive && length_of(request.elements) > room) return false;

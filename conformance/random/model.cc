@@ -82,7 +82,7 @@ class Model::Execution {
   }
 
  private:
-  enum class Side : uint8_t { kRequester, kResponder };
+  enum class Side : uint8_t { kRequester, kResponder, kCompletion };
   struct Use {
     uint32_t by = 0;
     bool is_used = false, by_several = false, is_written = false;
@@ -98,7 +98,7 @@ class Model::Execution {
   // ---- bytes ----
   void use(const Span& span, Side side, bool to_write) {
     if (is_second_) return;
-    const uint32_t actor = 2 * end_ + (side == Side::kResponder ? 1 : 0);
+    const uint32_t actor = 3 * end_ + static_cast<uint32_t>(side);
     for (uint32_t i = 0; i < span.length; ++i) {
       Use& use = uses_[span.buffer][span.begin + i];
       use.by_several |= use.is_used && use.by != actor;
@@ -271,7 +271,10 @@ class Model::Execution {
   void succeed(EndIndex end, std::deque<PostedReceive>& queue) {
     const PostedRequest posted = state_.ends[end].sends.front();
     const Request& request = posted.request;
-    if (request.fenced) open_.clear();
+    if (request.fenced) {
+      const bool may_wait = model_.connection_of(end).signal_all;  // for the CPU that takes the completion
+      std::erase_if(open_, [&](auto& open) { return !may_wait || open.data.size() > kInCompletion; });
+    }
     if (request.opcode == IBV_WR_RDMA_READ)
       fetch(posted);
     else if (is_atomic_operation(request.opcode))
@@ -298,7 +301,8 @@ class Model::Execution {
       const Bytes message = gather(posted);
       data.insert(data.end(), message.begin(), message.end());
       const std::vector<Span> into = spans_of(receive.elements);
-      write(into, Side::kResponder, copied(gathered_from(posted), into, std::move(data)));
+      write(into, length <= kInCompletion ? Side::kCompletion : Side::kResponder,
+            copied(gathered_from(posted), into, std::move(data)));
     }
     Expected completion{receive.id, true, {IBV_WC_SUCCESS}};
     completion.opcode = is_send(request.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;

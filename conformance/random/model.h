@@ -17,8 +17,11 @@
 // - A SEND or a WRITE with immediate of a reliable connection waits for a receive as long as rnr_retry says
 //   (7: for ever; ibv_modify_qp(3)). Programs have 7 only.
 // - A byte has any value if two that are not ordered use it at a time, and one of them writes it. These are
-// the
-//   queues, and of each queue its requester (gathering, and scattering what comes back) and its responder.
+//   the queues, and of each queue its requester (gathering, and scattering what comes back) and its
+//   responder.
+// - The bytes of a receive may be used again when its completion has been retrieved (ibv_post_recv(3)). Until
+//   then a short message may stand in the completion, and be placed by the CPU that takes it, which looks at
+//   no lkey (rdma-core providers/mlx5/qp.c, copy_to_scat()): kInCompletion. So may what a READ brings.
 //
 // What the specification leaves open is either allowed for (a set of statuses, of states, of values of a
 // byte) or kept out of programs by admits().
@@ -35,7 +38,8 @@
 
 namespace conformance::random {
 
-constexpr uint32_t kGrh = 40;  // bytes in front of a datagram (ibv_post_recv(3), NOTES)
+constexpr uint32_t kGrh = 40;           // bytes in front of a datagram (ibv_post_recv(3), NOTES)
+constexpr uint32_t kInCompletion = 64;  // the longest message that a completion may carry
 
 // A completion that must come.
 struct Expected {

@@ -32,7 +32,8 @@ bool makes(Device& device, ibv_qp_type type, uint32_t inline_data) {
   spec.type = type;
   spec.inline_data = inline_data;
   ibv_qp_init_attr attr = init_attributes(within_limits(device.context(), spec), cq, cq);
-  return Qp(ibv_create_qp(pd, &attr));
+  const Qp qp(ibv_create_qp(pd, &attr));
+  return qp != nullptr && attr.cap.max_inline_data >= inline_data;  // some create it, and have none
 }
 
 unsigned flags_of(const Request& request) {
@@ -78,7 +79,9 @@ Claims claims_of(Device& device) {
   out.send_with_invalidate = (flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
   out.send_sges = out.receive_sges = static_cast<uint32_t>(std::clamp(attributes.max_sge, 1, 4));
   out.srq_sges = static_cast<uint32_t>(std::clamp(attributes.max_srq_sge, 1, 4));
-  out.reads = static_cast<uint32_t>(std::clamp(attributes.max_qp_rd_atom, 1, 4));
+  // Each end asks, and answers.
+  const int reads = std::min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom);
+  out.reads = static_cast<uint32_t>(std::clamp(reads, 1, 4));
   out.mtu = 128u << device.port().active_mtu;
   out.cqe = std::min(attributes.max_cqe, 1024);
   return out;

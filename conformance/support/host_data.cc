@@ -188,8 +188,10 @@ wire::HammerAnswer Host::hammer(const wire::Hammer& what) {
   std::vector<ibv_sge> elements;
   ibv_send_wr wr = work_request(hosted, what.request, elements);
   wr.send_flags |= IBV_SEND_SIGNALED;
-  // A queue may take more than was asked for, and the CQ not.
-  const uint32_t most = std::min(hosted.facts.send_depth, static_cast<uint32_t>(hosted.cqs().cq->cqe));
+  // A queue may take more than was asked for, and the CQ not. With 0 it tells nothing
+  // (ibv_create_cq.at-least).
+  uint32_t most = hosted.facts.send_depth;
+  if (hosted.cqs().cq->cqe > 0) most = std::min(most, static_cast<uint32_t>(hosted.cqs().cq->cqe));
   const auto deadline = Clock::now() + milliseconds(what.milliseconds);
   wire::HammerAnswer answer;
   for (uint32_t posted = 0; answer.completed < what.times && Clock::now() < deadline;) {

@@ -85,7 +85,7 @@ OTHER_CASES = ("capture.", "trace.", "nothing_is_left", "env.", "cleaner.", "san
                "refused.*.conformance")
 OTHER_GROUPS = ("addresses", "conformance", "container", "containers", "containers_roce", "images", "images_apart", "ledger", "faults",
                 "faults_of_three", "flows", "vanished", "faults_of_rdma_cm", "hosts", "cables", "net", "refused_within",
-                "roce", "roce6", "roce6_doctor", "roce6_tshark", "roce_doctor", "roce_shared", "roce_trust", "roce_tshark",
+                "on_purpose", "packets_on_purpose", "roce", "roce6", "roce6_doctor", "roce6_tshark", "roce_doctor", "roce_shared", "roce_trust", "roce_tshark",
                 "strangers")
 OTHER_ROWS = ("ledger", "*.ledger", "conformance.", "doctor_and_status")
 

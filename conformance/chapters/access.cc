@@ -94,8 +94,7 @@ class AccessTest : public PairTest {
     }
     const wire::Window window = bound_window(access, size);
     if (window.status != IBV_WC_SUCCESS)
-      throw Deviation{"to bind a window; seen: " + name_of(window.status),
-                      Where::current()};
+      throw Deviation{"to bind a window; seen: " + name_of(window.status), Where::current()};
     return window.rkey;
   }
 

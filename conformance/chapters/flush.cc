@@ -40,7 +40,7 @@ class Fixture : public PairTest {
   }
   // That a device takes requests in SQD no page says: ibv_post_send.table.rc.in-sqd tells.
   void post_in_sqd(const std::vector<SendRequest>& list) {
-    if (near().post(list) != 0) throw NotTested{"a request is refused in SQD"};
+    if (near().post(list) != 0) throw NotClaimed{"a request in SQD is refused"};
   }
   // Refused as it should not be: the clause of the transition in the table of "qp_table" says so.
   void reset(Endpoint& end) {

@@ -81,7 +81,11 @@ CONFORMANCE_TEST(error, OthersOfTheSrqGoOn, "error.srq.others") {
   for (const bool is_too_short : {false, true}) {
     for (Qp& receiver : receivers_) receiver = Qp();
     senders_.clear();
-    srq_ = Srq(), cq_ = Cq(), mr_ = Mr(), pd_ = Pd();
+    // One by one, the PD last: each old object goes at the end of its statement.
+    srq_ = Srq();
+    cq_ = Cq();
+    mr_ = Mr();
+    pd_ = Pd();
     prepare();
     receive(1, is_too_short ? 16 : 256, is_too_short ? mr_->lkey : stale_lkey_);
     receive(2, 256, mr_->lkey);

@@ -287,6 +287,13 @@ CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query
     EXPECT_EQ(init.qp_type, IBV_QPT_RC);
     EXPECT_EQ(init.sq_sig_all, 1);
     EXPECT_EQ(init.qp_context, &mark);
+    spec.signal_all = false;
+    ibv_qp_init_attr other = init_attributes(spec, send, receive);
+    Qp unsignaled(CALL(ibv_create_qp(pd, &other)));
+    ASSERT_NE(unsignaled, nullptr);
+    init = {};
+    query(unsignaled, IBV_QP_CAP, &init);
+    EXPECT_EQ(init.sq_sig_all, 0);
   }
   const About about("ibv_query_qp.cap");
   // Which attributes are valid depends on the state: in RESET a device may have none but the state.

@@ -127,14 +127,18 @@ class Reporter {
   unsigned suppressed_ = 0;
 };
 
-// What adapters of the family may do, and this one does not: the bytes of messages come in pieces and in any
-// order. "": nothing, or the program has faults of its own.
+// ns. Longer than a call of ibv_post_send under the checker.
+constexpr uint64_t kLatencyOfAdapters = 5'000;
+
+// What adapters of the family may do, and this one does not: bytes arrive after the call that posts their
+// request, in pieces and in any order. "": nothing, or the program has faults of its own.
 std::string plan_like(const std::string& id) {
   const findings::Family* const family = findings::find_family(id);
-  if (family == nullptr || family->in_order || !current_environment(faults::kVariable).empty()) return "";
+  if (family == nullptr || !current_environment(faults::kVariable).empty()) return "";
   faults::Plan plan;
   plan.only_legal = true;
-  plan.rules.push_back({.what = faults::Fault::kShuffle});
+  plan.link.latency_ns = kLatencyOfAdapters;
+  if (!family->in_order) plan.rules.push_back({.what = faults::Fault::kShuffle});
   return to_text(plan);
 }
 
@@ -240,7 +244,8 @@ void add_check(CLI::App& app, CommandLine& line) {
       ->type_name("ID");
   command
       ->add_option("--like", options->like,
-                   "report what adapters of this family would refuse; bytes come in any order if theirs may")
+                   "report what adapters of this family would refuse; bytes come later, and in any order if "
+                   "theirs may")
       ->check(CLI::IsMember({"mlx5", "irdma", "efa", "rxe"}))
       ->type_name("FAMILY");
   command->add_flag("--quiet", options->quiet, "print nothing; for --json and --sarif");

@@ -37,7 +37,7 @@ bool stays_with_mapping(int advice) {
 }  // namespace
 
 // As in hooks_memory.cc: before the constructor, an allocator may be setting itself up.
-VERBENA_HOOK int munmap(void* address, size_t length) noexcept {
+VERBENA_HOOK_OF_CALLS(int, munmap, (void* address, size_t length)) {
   const HeapChange change(address, length);
   return real_munmap.is_known() ? real_munmap(address, length)
                                 : static_cast<int>(syscall(SYS_munmap, address, length));
@@ -49,7 +49,7 @@ VERBENA_HOOK int mprotect(void* address, size_t length, int protection) noexcept
                                   : static_cast<int>(syscall(SYS_mprotect, address, length, protection));
 }
 
-VERBENA_HOOK void* mremap(void* address, size_t old_length, size_t length, int flags, ...) noexcept {
+VERBENA_HOOK_OF_CALLS(void*, mremap, (void* address, size_t old_length, size_t length, int flags, ...)) {
   va_list more;
   va_start(more, flags);
   // Read only if it was given: mremap(2).
@@ -62,7 +62,7 @@ VERBENA_HOOK void* mremap(void* address, size_t old_length, size_t length, int f
              : reinterpret_cast<void*>(syscall(SYS_mremap, address, old_length, length, flags, target));
 }
 
-VERBENA_HOOK int madvise(void* address, size_t length, int advice) noexcept {
+VERBENA_HOOK_OF_CALLS(int, madvise, (void* address, size_t length, int advice)) {
   if (stays_with_mapping(advice)) note_advice();
   if ((advice == MADV_DONTNEED || advice == MADV_FREE) && is_heap_memory(address, length))
     return forget_heap_pages(address, length);

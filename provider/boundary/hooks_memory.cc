@@ -35,17 +35,17 @@ void* map(Real<Function>& real, void* address, size_t length, int protection, in
 
 }  // namespace
 
-VERBENA_HOOK void* mmap(void* address, size_t length, int protection, int flags, int fd,
-                        off_t offset) noexcept {
+VERBENA_HOOK_OF_CALLS(void*, mmap,
+                      (void* address, size_t length, int protection, int flags, int fd, off_t offset)) {
   return map(real_mmap, address, length, protection, flags, fd, offset);
 }
 
-VERBENA_HOOK void* mmap64(void* address, size_t length, int protection, int flags, int fd,
-                          off64_t offset) noexcept {
+VERBENA_HOOK_OF_CALLS(void*, mmap64,
+                      (void* address, size_t length, int protection, int flags, int fd, off64_t offset)) {
   return map(real_mmap64, address, length, protection, flags, fd, offset);
 }
 
-VERBENA_HOOK void* shmat(int segment, const void* address, int flags) noexcept {
+VERBENA_HOOK_OF_CALLS(void*, shmat, (int segment, const void* address, int flags)) {
   if (!has_node()) return real_shmat(segment, address, flags);
   const int before = errno;
   shmid_ds status{};

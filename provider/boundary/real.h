@@ -168,3 +168,23 @@ VERBENA_REAL_FUNCTIONS(VERBENA_DECLARE_REAL)
 
 // Marks what the library exports: the hooks and the functions of claim.h, and nothing else.
 #define VERBENA_HOOK extern "C" __attribute__((visibility("default")))
+
+// VERBENA_HOOK_OF_CALLS(int, munmap, (void* address, size_t length)) { … }: a hook that the program's
+// own calls meet, but not dlsym(3).
+//
+// UCX (src/ucm/util/reloc.h), libfabric (util_mem_hooks.c) and Open MPI (mca/patcher) look munmap(2) and its
+// like up with dlsym and write a jump over what they find, to learn of memory that goes away. That has to be
+// libc's function, whose own callers, such as free(3), do not come here; and a jump over a hook would end the
+// hook. So the symbol has the version that linkers bind calls to, as a version that is not the default: dlsym
+// does not accept such a definition (glibc, elf/dl-lookup.c, check_match), and goes on to libc's.
+#ifndef VERBENA_LIBC_VERSION
+#define VERBENA_HOOK_OF_CALLS(Result, name, ...) VERBENA_HOOK Result name __VA_ARGS__ noexcept
+#elif __has_attribute(symver)
+#define VERBENA_HOOK_OF_CALLS(Result, name, ...)                       \
+  VERBENA_HOOK __attribute__((symver(#name "@" VERBENA_LIBC_VERSION))) \
+  Result called_##name __VA_ARGS__ noexcept
+#else
+#define VERBENA_HOOK_OF_CALLS(Result, name, ...)                        \
+  __asm__(".symver called_" #name ", " #name "@" VERBENA_LIBC_VERSION); \
+  VERBENA_HOOK __attribute__((used)) Result called_##name __VA_ARGS__ noexcept
+#endif

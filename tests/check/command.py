@@ -62,6 +62,14 @@ class Command(unittest.TestCase):
         self.assertIn("startLine", result["locations"][0]["physicalLocation"]["region"])
         self.assertTrue(result["stacks"][0]["frames"])
 
+    def test_a_refused_call_has_the_words_of_its_code(self):
+        text = check("--json", str(self.path / "a.json"), program="call-refused").stderr
+        for part in ("[capability_exceeded]", "Rule: Capacities are within the device's limits. (ibv_create_qp(3)",
+                     "To do: Ask for no more than ibv_query_device(3) shows."):
+            self.assertIn(part, text)
+        finding, = json.loads((self.path / "a.json").read_text())["findings"]
+        self.assertEqual((finding["rule"], finding["code"]), ("call-refused", "capability_exceeded"))
+
     def test_suppressions(self):
         # What is printed for the purpose suppresses the finding.
         generated = check("--gen-suppressions").stderr
@@ -88,6 +96,12 @@ class Command(unittest.TestCase):
             done = check("--quiet", "--like", family, program="placement-order")
             self.assertEqual(done.stdout.strip(), order, family + done.stderr)
         self.assertEqual(check("--quiet", program="placement-order").stdout.strip(), "in their order")
+
+    def test_bytes_do_not_come_within_the_call_where_they_need_not(self):
+        for family in "mlx5", "rxe":
+            done = check("--quiet", "--like", family, program="placement-time")
+            self.assertEqual(done.stdout.strip(), "later", family + done.stderr)
+        self.assertEqual(check("--quiet", program="placement-time").stdout.strip(), "at once")
 
     def test_children_are_checked_and_equal_findings_are_one(self):
         program = PROGRAMS / "check_mr-range"

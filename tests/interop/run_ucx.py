@@ -1,11 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""The tests of UCX's transport layer (its gtest, uct) for rc_verbs, ud_verbs and rdma_cm, over verbena0.
+"""UCX's own tests (its gtest) over verbena0: its transport layer, uct, for rc_verbs, ud_verbs and rdma_cm, and the protocols
+above it, ucp, over rc_verbs and ud_verbs.
 
-  run_ucx.py --sources UCX --build build/release          exit status 0: every test did what ucx.expected says, or was
+  run_ucx.py --sources UCX --build build/release          exit status 0: every test did what the expectations say, or was
                                                           left out by UCX itself, whose reasons it prints with counts
+  run_ucx.py ... --layer ucp                              the protocols, not the transport layer
   run_ucx.py ... --part 2/4                               the second quarter of the tests
   run_ucx.py ... --filter 'rc_verbs/test_uct_pending.*'   these tests alone
+  run_ucx.py ... --run='--link-layer infiniband'          with these options of verbena run: UCX leaves tests of P_Keys and
+                                                          LIDs out on Ethernet
 
 UCX is its source tree (git checkout v1.13.1, for example). It is built below the build folder. Needs autoconf, automake,
 libtool, make, g++, libibverbs-dev, librdmacm-dev. The build takes ten minutes on two cores.
@@ -16,6 +20,7 @@ import collections
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,17 +34,20 @@ import googletest  # noqa: E402
 from harness.processes import Node  # noqa: E402
 from harness.registry import Settings  # noqa: E402
 
-EXPECTED = HERE / "ucx.expected"
-TESTS = "rc_verbs/*:ud_verbs/*:rdmacm/*"
+# What is tested of each layer. The names of ucp's tests begin with those of its sets of transports; rc is rc_verbs here (rcx
+# is that of mlx5's own commands), ib every transport of the device.
+TESTS = {"uct": "rc_verbs/*:ud_verbs/*:rdmacm/*", "ucp": "rc/*:ud/*:rcv/*:rc_ud/*:rc_no_ud/*:ib/*"}
 PATIENCE = 120  # seconds for one test
 CONFIGURE = ("--enable-gtest", "--enable-mt", "--with-verbs", "--with-rdmacm", "--disable-doxygen-doc", "--without-java",
              "--without-go", "--without-cuda", "--without-rocm", "--without-knem", "--without-xpmem", "--without-fuse3")
 # Its own optimise, which takes long, and make warnings errors, which later compilers have more of.
 FLAGS = ("BASE_CFLAGS=-O1 -w -funwind-tables", "BASE_CXXFLAGS=-O0 -w")
 LIBRARIES = ("src/ucm", "src/ucs", "src/uct", "src/ucp", "src/tools/perf/lib", "test/gtest/common/googletest")
-OBJECT = re.compile(r"\b(?:common|uct)/(?:\w+/)*gtest-\w+\.\$\(OBJEXT\)")  # of gtest, in its Makefile
+OBJECT = r"^[^#\n]*\b((?:common|{})/(?:(?!cuda)\w+/)*gtest-\w+)\.\$\(OBJEXT\)"  # of gtest, in its Makefile
 
 SKIP = re.compile(r"\[ +SKIP +\] \((.*)\)")
+MINOR = re.compile(r"define\(\[ucx_ver_minor\], *(\d+)\)")
+SINCE = re.compile(r"since 1\.(\d+): ")  # a reason that holds for these versions
 
 
 def said(command, folder):
@@ -48,8 +56,8 @@ def said(command, folder):
         sys.exit(f"{' '.join(map(str, command))} in {folder}:\n{done.stdout[-2000:]}")
 
 
-def built(sources, build):
-    """gtest, of those of its parts alone that test the transport layer."""
+def built(sources, build, layer):
+    """gtest, of those of its parts alone that test `layer`."""
     folder = build / "interop" / f"ucx-{sources.name}"
     tests = folder / "build/test/gtest"
     if not (folder / "build/config.status").exists():
@@ -58,13 +66,13 @@ def built(sources, build):
         (folder / "build").mkdir()
         said(["./autogen.sh"], folder / "source")
         said([folder / "source/configure", *CONFIGURE], folder / "build")
-    program = tests / "gtest-uct"
+    program = tests / f"gtest-{layer}"
     if not program.exists():
         make = ["make", f"-j{os.cpu_count()}", *FLAGS]
         for part in LIBRARIES:
             said([*make, "-C", part], folder / "build")
-        objects = " ".join(sorted(set(OBJECT.findall((tests / "Makefile").read_text())))).replace("$(OBJEXT)", "o")
-        said([*make, "EXEEXT=-uct", program.name, f"gtest_OBJECTS={objects}"], tests)
+        objects = sorted(set(re.findall(OBJECT.format(layer), (tests / "Makefile").read_text(), re.M)))
+        said([*make, f"EXEEXT=-{layer}", program.name, f"gtest_OBJECTS={'.o '.join(objects)}.o"], tests)
     return program
 
 
@@ -72,6 +80,13 @@ def part_of(tests, part):
     """Of `tests` every COUNTth from the NUMBERth on; `part` is NUMBER/COUNT."""
     number, count = map(int, part.split("/"))
     return tests[number - 1::count]
+
+
+def expectations(layer, sources):
+    """What does not pass with the version of UCX in `sources`."""
+    minor = int(MINOR.search((sources / "configure.ac").read_text())[1])
+    entries = ((entry, SINCE.match(entry[2])) for entry in googletest.expected(HERE / f"ucx_{layer}.expected"))
+    return [entry for entry, since in entries if not since or int(since[1]) <= minor]
 
 
 def left_out(seen):
@@ -84,23 +99,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=lambda path: pathlib.Path(path).resolve(), required=True)
     parser.add_argument("--build", type=lambda path: pathlib.Path(path).resolve(), required=True)
-    parser.add_argument("--filter", default=TESTS, help="as --gtest_filter")
+    parser.add_argument("--layer", choices=TESTS, default="uct")
+    parser.add_argument("--filter", help="as --gtest_filter")
+    parser.add_argument("--run", type=shlex.split, default=[], help="options of verbena run")
     parser.add_argument("--part", default="1/1", help="NUMBER/COUNT")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds that one test may take")
     options = parser.parse_args()
     settings = Settings(str(options.build / "bin/verbena"), str(options.build), options.patience)
-    program = built(options.sources, options.build)
+    program = built(options.sources, options.build, options.layer)
     with Node(settings) as node, tempfile.TemporaryDirectory() as scratch, open(f"{program}.log", "w") as log:
-        command = [node.verbena, "run", "--", str(program)]
+        command = [node.verbena, "run", *options.run, "--", str(program)]
         environment = {**node.environment(), "VERBENA_LOG": "error", "UCX_HANDLE_ERRORS": "bt", "UCX_LOG_LEVEL": "warn"}
-        tests = part_of(googletest.names(command, environment, options.filter), options.part)
+        tests = part_of(googletest.names(command, environment, options.filter or TESTS[options.layer]), options.part)
         seen = googletest.run(command, environment, tests, options.patience, scratch, log)
-    print(f"uct: {googletest.counts(seen)}, of {len(seen)}", flush=True)
+    print(f"{options.layer}: {googletest.counts(seen)}, of {len(seen)}", flush=True)
     for reason, count in left_out(seen):
         print(f"  {count} left out: {reason}")
-    ran = {test: result for test, result in seen.items() if result[0] != "skip"}
-    everything = options.filter == TESTS and options.part == "1/1"
-    unexpected = list(googletest.differences(googletest.expected(EXPECTED), ran, everything))
+    expected = expectations(options.layer, options.sources)
+    # What it leaves out is no difference, unless the expectations name the test.
+    told = {test: result for test, result in seen.items()
+            if result[0] != "skip" or googletest.entry_of(expected, test)}
+    unexpected = list(googletest.differences(expected, told, not options.filter and options.part == "1/1"))
     print("\n".join(unexpected), end="\n" if unexpected else "")
     return bool(unexpected)
 

@@ -77,9 +77,11 @@ CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv
 
 CONFORMANCE_TEST(cq, EveryVectorIsAccepted, "ibv_create_cq.vector", "ibv_create_cq.vector-range") {
   const int count = context()->num_comp_vectors;
-  EXPECT_GE(count, 1);
-  for (int vector = 0; vector < count; ++vector)
-    EXPECT_NE(create(4, nullptr, nullptr, vector), nullptr) << vector;
+  ABOUT("ibv_create_cq.vector") {
+    EXPECT_GE(count, 1);
+    for (int vector = 0; vector < count; ++vector)
+      EXPECT_NE(create(4, nullptr, nullptr, vector), nullptr) << vector;
+  }
   const About about("ibv_create_cq.vector-range");
   EXPECT_EQ(create(4, nullptr, nullptr, count), nullptr) << "vector " << count;
   EXPECT_EQ(create(4, nullptr, nullptr, -1), nullptr) << "vector -1";

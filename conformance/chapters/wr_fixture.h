@@ -47,6 +47,7 @@ class ExtendedQpTest : public PairTest {
     attr.cap.max_inline_data = inline_data;
     qp_ = create(attr);
     qpx_ = CALL(ibv_qp_to_qp_ex(qp_));
+    if (qpx_ == nullptr) throw Deviation{"ibv_qp_to_qp_ex; expected: not null; seen: null", Where::current()};
     far_spec_.type = type;
     far_.emplace(topology().far(), far_spec_);
     mr_ = make_mr(pd_, buffer_);

@@ -86,6 +86,10 @@ class Command(unittest.TestCase):
         finding, = json.loads((self.path / "a.json").read_text())["findings"]
         self.assertEqual((finding["rule"], finding["code"]), ("call-refused", "capability_exceeded"))
 
+    def test_a_missing_access_flag_is_named(self):
+        for program in "rkey-access", "remote-qp-access":
+            self.assertIn(": IBV_ACCESS_REMOTE_WRITE\n", check(program=program).stderr)
+
     def test_suppressions(self):
         # What is printed for the purpose suppresses the finding.
         generated = check("--gen-suppressions").stderr

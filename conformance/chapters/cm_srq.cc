@@ -108,9 +108,7 @@ CONFORMANCE_TEST(cm_verbs, SrqBeyondTheLimitsIsRefused, "rdma_create_srq.beyond"
     EXPECT_EQ(near_->srq, nullptr);
     return;
   }
-  ibv_srq_attr has = {};
-  ASSERT_SUCCEEDS(ibv_query_srq(near_->srq, &has));
-  EXPECT_GE(has.max_wr, asked);
+  EXPECT_GE(attr.attr.max_wr, asked);  // rdma_create_srq(3), NOTES: the actual capabilities
 }
 
 // Identifiers for XRC_RECV come from rdma_create_ep alone.

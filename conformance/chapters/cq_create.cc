@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "support/pair.h"
 
@@ -62,9 +63,11 @@ CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv
                  "ibv_create_cq.zero") {
   {
     const About about("ibv_create_cq.beyond-max");
-    const int beyond = device().attributes().max_cqe + 1;
-    if (const Cq cq = create(beyond)) {
-      EXPECT_GE(cq->cqe, beyond);
+    const int most = device().attributes().max_cqe;
+    if (most == std::numeric_limits<int>::max()) {
+      not_claimed("max_cqe is as large as the argument");
+    } else if (const Cq cq = create(most + 1)) {
+      EXPECT_GT(cq->cqe, most);
     }
   }
   const auto made = [&](int entries) {

@@ -159,7 +159,7 @@ CONFORMANCE_TEST(life, OutstandingReads, "life.limits.reads") {
   PairSpec spec = deep(32);
   spec.path.reads = reads;
   spec.both.buffer = 1 << 19;
-  pair(spec);
+  pair_at_the_limits(spec);
   if (far().facts().reads_as_responder < reads) throw NotTested{"the far end claims fewer"};
   far().fill_pattern(0, 1 << 18, 5);
   std::vector<SendRequest> list;

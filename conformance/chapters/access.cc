@@ -61,6 +61,10 @@ class AccessTest : public PairTest {
     if (target_ == Target::mw2 &&
         (flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) == 0)
       throw NotClaimed{"device_cap_flags has no memory windows of type 2"};
+    if (is_atomic(operation_.opcode)) {
+      make_ends();
+      if (!pair().has_atomics()) throw NotTested{"the requester's end has no atomics"};
+    }
     if (target_ == Target::mr || !takes_atomics_) return;
     // "If supported" (ibv_bind_mw(3)): no page promises atomics through windows, nor that a window can be
     // given the right to them. Asked once, with every right.
@@ -73,6 +77,7 @@ class AccessTest : public PairTest {
 
   void make_ends() {
     PairSpec spec;
+    spec.tests_far = true;
     if (target_ != Target::mr) spec.both.access |= IBV_ACCESS_MW_BIND;
     new_pair(spec);
     near().fill_pattern(0, 512, 5);

@@ -205,9 +205,8 @@ CONFORMANCE_TEST(post, ElementsWithoutBytesAddNone, "ibv_post_send.zero-length")
   if (device().attributes().max_sge < 3) throw NotClaimed{"max_sge is below 3"};
   pair(with([](wire::MakeEnd& end) { end.send_sges = 3; }));
   near().fill_pattern(0, 8, 5);
-  const std::vector<Element> lists[] = {{{2048, 0}, {0, 4}, {4, 4}},
-                                        {{0, 4}, {2048, 0}, {4, 4}},
-                                        {{0, 4}, {4, 4}, {2048, 0}}};
+  const std::vector<Element> lists[] = {
+      {{2048, 0}, {0, 4}, {4, 4}}, {{0, 4}, {2048, 0}, {4, 4}}, {{0, 4}, {4, 4}, {2048, 0}}};
   for (const std::vector<Element>& elements : lists) {
     far().fill(1024, 64, Buffer::untouched);
     ASSERT_EQ(far().receive(1024, 64), 0);
@@ -225,7 +224,9 @@ CONFORMANCE_TEST(post, ElementsWithoutBytesAddNone, "ibv_post_send.zero-length")
 
 CONFORMANCE_TEST(post, ElementsWithoutBytesTakeNone, "ibv_post_recv.zero-length") {
   if (device().attributes().max_sge < 4) throw NotClaimed{"max_sge is below 4"};
-  pair(with([](wire::MakeEnd& end) { end.receive_sges = 4; }));
+  PairSpec spec = with([](wire::MakeEnd& end) { end.receive_sges = 4; });
+  spec.tests_far = true;
+  pair(spec);
   near().fill_pattern(0, 8, 5);
   ASSERT_EQ(far().receive({{1, {{512, 0}, {1024, 4}, {640, 0}, {2048, 64}}}}), 0);
   ASSERT_EQ(near().post(send_request({{0, 8}})), 0);

@@ -61,6 +61,9 @@ void Test::TestBody() {
   } catch (const Deviation& deviation) {
     ADD_FAILURE_AT(deviation.where.file_name(), static_cast<int>(deviation.where.line())) << deviation.text;
     has_ended = true;
+  } catch (const FarNotClaimed& refusal) {
+    report_finding(Finding::Kind::not_tested, innermost(), refusal.reason);
+    report_unreached();
   } catch (const NotClaimed& refusal) {
     report_finding(Finding::Kind::not_claimed, innermost(), refusal.reason);
     report_unreached();

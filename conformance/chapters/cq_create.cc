@@ -92,7 +92,7 @@ CONFORMANCE_TEST(cq, BusyWithAQp, "ibv_destroy_cq.busy") {
   Cq send = make_cq(device()), receive = make_cq(device());
   ibv_qp_init_attr attr = init_attributes({}, send, receive);
   Qp qp(CALL(ibv_create_qp(pd, &attr)));
-  if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+  if (!qp && is_refusal_of_qp(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
   ASSERT_NE(qp, nullptr);
   EXPECT_REFUSED(ibv_destroy_cq(send));
   EXPECT_REFUSED(ibv_destroy_cq(receive));

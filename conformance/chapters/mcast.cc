@@ -147,7 +147,8 @@ CONFORMANCE_TEST(mcast, OwnMessagesAreKeptAway, "ibv_create_qp_ex.block-self") {
   attr.pd = hosted.end.pd;
   attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
   Qp blocking(CALL(ibv_create_qp_ex(context(), &attr)));
-  if (!blocking && is_refusal(errno)) throw NotClaimed{"such a QP is refused with " + errno_text(errno)};
+  if (!blocking && is_refusal_of_qp(errno))
+    throw NotClaimed{"such a QP is refused with " + errno_text(errno)};
   ASSERT_NE(blocking, nullptr) << "errno " << errno_text(errno);
   hosted.end.qp = std::move(blocking);
   lead_to(near(), gid);

@@ -67,12 +67,6 @@ class Fixture : public PairTest {
     return srq() != nullptr ? CALL(ibv_post_srq_recv(srq(), list.data(), bad))
                             : CALL(ibv_post_recv(own().qp, list.data(), bad));
   }
-  uint32_t most_elements() {
-    ibv_srq_attr attr = {};
-    if (srq() == nullptr) return made().receive_sges;
-    EXPECT_SUCCEEDS(ibv_query_srq(srq(), &attr));
-    return attr.max_sge;
-  }
   // The next message takes the receive request `id`.
   void expect_receive(uint64_t id) {
     ASSERT_EQ(far().post(send_request({{0, 8}})), 0);
@@ -92,7 +86,7 @@ class Fixture : public PairTest {
   void any_index(const PairSpec& spec) {
     for (size_t at = 0; at < 4; ++at) {
       new_pair(spec);
-      std::vector<ibv_sge> elements(most_elements() + 1, own().sge(0, 64));
+      std::vector<ibv_sge> elements(made().receive_sges + 1, own().sge(0, 64));
       std::vector<ibv_recv_wr> list;
       for (uint64_t id = 0; id < 4; ++id) list.push_back({id, nullptr, elements.data(), 1});
       list[at].num_sge = static_cast<int>(elements.size());

@@ -122,7 +122,8 @@ CONFORMANCE_TEST(srq, ExtendedCreation, "ibv_create_srq_ex.basic", "ibv_create_s
   attr.srq_type = IBV_SRQT_BASIC;
   attr.pd = pd();
   Srq srq(CALL(ibv_create_srq_ex(context(), &attr)));
-  if (!srq && is_refusal(errno)) throw NotClaimed{"ibv_create_srq_ex refused with " + errno_text(errno)};
+  if (!srq && is_refusal_of_qp(errno))
+    throw NotClaimed{"ibv_create_srq_ex refused with " + errno_text(errno)};
   ABOUT("ibv_create_srq_ex.basic") ASSERT_NE(srq, nullptr);
   ABOUT("ibv_create_srq_ex.at-least") {
     EXPECT_GE(attr.attr.max_wr, 10u);

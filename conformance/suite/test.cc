@@ -106,9 +106,18 @@ testing::AssertionResult refused(int result, std::initializer_list<int> allowed)
 
 testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed) {
   const int error = errno;
-  if (result == nullptr && is_allowed(error, allowed)) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "expected: null with errno " << list_of(allowed)
+  if (result == nullptr && ((allowed.size() == 0 && error == 0) || is_allowed(error, allowed)))
+    return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: null"
+                                     << (allowed.size() == 0 ? "" : " with errno " + list_of(allowed))
                                      << "; seen: " << result_text(result, error);
+}
+
+testing::AssertionResult refused_with_errno(const void* result) {
+  const int error = errno;
+  if (result == nullptr && error > 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: null with an errno value; seen: "
+                                     << result_text(result, error);
 }
 
 testing::AssertionResult succeeded(int result) {

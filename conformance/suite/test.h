@@ -86,8 +86,11 @@ void give_way();
 
 // "Returns the value of errno on failure": some positive errno value, or one of those named.
 testing::AssertionResult refused(int result, std::initializer_list<int> allowed = {});
-// "Returns NULL on failure and sets errno"; to be called while errno is still that of the call.
+// "Returns NULL on failure": no errno is promised, and none may be set. Else one of those named. To be called
+// while errno is still that of the call.
 testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed = {});
+// "Returns NULL on failure and sets errno."
+testing::AssertionResult refused_with_errno(const void* result);
 testing::AssertionResult succeeded(int result);
 
 }  // namespace conformance

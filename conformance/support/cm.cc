@@ -188,7 +188,7 @@ void CmTest::prepare(rdma_port_space space, Where where) {
   const SocketAddress there = far().listen(space);
   near_ = make_id(space);
   resolve(near_, there, where);
-  make_qp(near_, near_qp_, where);
+  made_ = make_qp(near_, near_qp_, where);
 }
 
 int CmTest::connect(const ConnectionSpec& spec) {

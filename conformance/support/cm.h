@@ -139,7 +139,8 @@ class CmTest : public DeviceTest {
 
  protected:
   CmId listener_, near_;
-  QpSpec near_qp_;  // that ask and establish make
+  QpSpec near_qp_;        // that ask and establish make
+  ibv_qp_cap made_ = {};  // what it is told to have
 };
 
 }  // namespace conformance

@@ -11,8 +11,8 @@
 namespace verbena {
 namespace {
 
-constexpr uint64_t kAll = UINT64_MAX;
-constexpr uint32_t kWorker = 0xabcdef;
+constexpr uint64_t kWholeTag = UINT64_MAX;
+constexpr uint32_t kTaker = 0xabcdef;
 
 // A list in plain memory.
 class TagListTest : public ::testing::Test {
@@ -25,14 +25,14 @@ class TagListTest : public ::testing::Test {
     shared_.tag_count = kCount;
   }
   TagList list() { return TagList::of(view_, shared_); }
-  void add(uint32_t index, uint64_t tag, uint64_t mask = kAll) {
+  void add(uint32_t index, uint64_t tag, uint64_t mask = kWholeTag) {
     list().post(index, ++number_, tag, mask, {});
     list().enable(number_, handled_);
   }
   // The index taken, or -1.
   int64_t take(uint64_t tag) {
     uint32_t index = 0;
-    return list().take(tag, kWorker, &index, &enabled_) ? int64_t{index} : -1;
+    return list().take(tag, kTaker, &index, &enabled_) ? int64_t{index} : -1;
   }
 
   struct alignas(4096) Page {
@@ -46,10 +46,10 @@ class TagListTest : public ::testing::Test {
 };
 
 TEST_F(TagListTest, WordsKeepWhatTheyAreMadeOf) {
-  const TagWord taken = TagWord::unpack(TagWord{TagState::kTaken, 0x3fffffffff, kWorker}.pack());
+  const TagWord taken = TagWord::unpack(TagWord{TagState::kTaken, 0x3fffffffff, kTaker}.pack());
   EXPECT_EQ(taken.state, TagState::kTaken);
   EXPECT_EQ(taken.number, 0x3fffffffffu);
-  EXPECT_EQ(taken.worker, kWorker);
+  EXPECT_EQ(taken.worker, kTaker);
   const TagWord posted = TagWord::unpack(TagWord{TagState::kPosted, TagPhase::kNumberMask, 0}.pack());
   EXPECT_EQ(posted.state, TagState::kPosted);
   EXPECT_EQ(posted.number, TagPhase::kNumberMask);
@@ -98,7 +98,7 @@ TEST_F(TagListTest, ATakenTagNamesItsTaker) {
   ASSERT_EQ(take(9), 3);
   const TagWord word = TagWord::unpack(list().tags[3].word.load());
   EXPECT_EQ(word.state, TagState::kTaken);
-  EXPECT_EQ(word.worker, kWorker);
+  EXPECT_EQ(word.worker, kTaker);
   EXPECT_FALSE(list().remove(3, 1));
 }
 
@@ -145,7 +145,7 @@ TEST_F(TagListTest, EveryTagIsTakenByOneOfManyThreads) {
     for (uint32_t t = 0; t < 2; ++t)
       takers.emplace_back([&] {
         uint64_t enabled;
-        for (uint32_t index; list().take(1, kWorker, &index, &enabled);) taken[index].fetch_add(1);
+        for (uint32_t index; list().take(1, kTaker, &index, &enabled);) taken[index].fetch_add(1);
       });
     for (std::thread& taker : takers) taker.join();
   }

@@ -13,7 +13,7 @@
 
 namespace verbena {
 
-inline constexpr uint32_t kTmh = sizeof(ibv_tmh), kRoom = 4096, kUnexpectedRoom = 4096;
+inline constexpr uint32_t kTmh = sizeof(ibv_tmh), kTagRoom = 4096, kUnexpectedRoom = 4096;
 inline constexpr uint64_t kAllBits = UINT64_MAX;
 
 struct DestroyTagSrq : Destroy {
@@ -45,7 +45,7 @@ struct Matcher {
   Matcher(Context* context, Pd* protection, const ibv_tm_cap& room = {kTags, 8})
       : pd(protection),
         cq(make_cq(context, 256)),
-        tagged(pd, kTags * kRoom),
+        tagged(pd, kTags * kTagRoom),
         plain(pd, kPlain * kUnexpectedRoom) {
     ibv_srq_attr attr{kPlain, 1, 0};
     Srq* made = nullptr;
@@ -72,9 +72,9 @@ struct Matcher {
     if (handle != nullptr) *handle = wr.tm.handle;
     return error;
   }
-  int add(uint32_t buffer, uint64_t tag, int flags = 0, uint32_t length = kRoom, uint32_t* handle = nullptr,
-          uint64_t mask = kAllBits) {
-    ibv_sge sge = tagged.sge(uint64_t{buffer} * kRoom, length);
+  int add(uint32_t buffer, uint64_t tag, int flags = 0, uint32_t length = kTagRoom,
+          uint32_t* handle = nullptr, uint64_t mask = kAllBits) {
+    ibv_sge sge = tagged.sge(uint64_t{buffer} * kTagRoom, length);
     ibv_ops_wr wr{};
     wr.wr_id = 50 + buffer;
     wr.opcode = IBV_WR_TAG_ADD;
@@ -110,7 +110,7 @@ struct Matcher {
     polled.wc.status = IBV_WC_GENERAL_ERR;
     return polled;
   }
-  const uint8_t* buffer(uint64_t i) { return tagged.data() + i * kRoom; }
+  const uint8_t* buffer(uint64_t i) { return tagged.data() + i * kTagRoom; }
   const uint8_t* plain_buffer(uint64_t wr_id) { return plain.data() + (wr_id - 100) * kUnexpectedRoom; }
 
   Pd* pd;

@@ -34,7 +34,7 @@ class TagMatchingTest : public ::testing::Test {
 
 TEST_F(TagMatchingTest, OperationsCompleteWithTheirOwnWrId) {
   uint32_t handle = 0;
-  ASSERT_EQ(matcher_.add(1, 5, IBV_OPS_SIGNALED, kRoom, &handle), 0);
+  ASSERT_EQ(matcher_.add(1, 5, IBV_OPS_SIGNALED, kTagRoom, &handle), 0);
   Polled polled = matcher_.next();
   EXPECT_EQ(polled.wc.opcode, IBV_WC_TM_ADD);
   EXPECT_EQ(polled.wc.wr_id, 51u);
@@ -132,7 +132,7 @@ TEST_F(TagMatchingTest, MessagesWithoutATagAreNotCounted) {
 
 TEST_F(TagMatchingTest, DeletingATakenTagFails) {
   uint32_t handle = 0;
-  ASSERT_EQ(matcher_.add(0, 7, 0, kRoom, &handle), 0);
+  ASSERT_EQ(matcher_.add(0, 7, 0, kTagRoom, &handle), 0);
   send_message(IBV_TMH_EAGER, 7, kTmh);
   ASSERT_EQ(matcher_.remove(handle), 0);
   EXPECT_EQ(matcher_.next().wc.opcode, IBV_WC_TM_RECV);
@@ -274,7 +274,7 @@ TEST_P(TagsOfManyProcesses, GoOnWhenSendersDie) {
     std::vector<uint32_t> handles;
     const auto add = [&](uint32_t i) {
       uint32_t handle = 0;
-      const int error = matcher.add(i, i % 2 == 0 ? 0 : 2, 0, kRoom, &handle);
+      const int error = matcher.add(i, i % 2 == 0 ? 0 : 2, 0, kTagRoom, &handle);
       if (error == 0) handles.push_back(handle);
       return error;
     };

@@ -30,7 +30,7 @@ struct Tagged {
   Matcher matcher;
 };
 
-bool holds(End& end, uint32_t size, uint32_t skipped, uint8_t seed) {
+bool holds_message(End& end, uint32_t size, uint32_t skipped, uint8_t seed) {
   for (uint32_t i = 0; i < size; ++i) {
     const uint32_t at = i + skipped;
     if (end.memory.data()[i] != static_cast<uint8_t>(seed + at * 7 + (at >> 8))) return false;
@@ -68,7 +68,7 @@ TEST(RemoteTags, EagerMessagesGoToTheirTags) {
           EXPECT_EQ(polled.wc.byte_len, size);
           EXPECT_EQ(polled.tag.tag, size);
           EXPECT_EQ(polled.tag.priv, 5u);
-          EXPECT_TRUE(holds(end, size, kTmh, 3)) << size;
+          EXPECT_TRUE(holds_message(end, size, kTmh, 3)) << size;
           end.memory.clear();
         }
         end.together();

@@ -201,9 +201,7 @@ CONFORMANCE_TEST(post, ReceiveQueueFillsInTheMidst, "ibv_post_recv.bad-wr.queue-
   fills_in_the_midst({}, 0);
 }
 
-CONFORMANCE_TEST(srq, AnyRequestOfAListMayBeBad, "ibv_post_srq_recv.bad-wr.index") {
-  any_index(of_an_srq());
-}
+CONFORMANCE_TEST(srq, AnyRequestOfAListMayBeBad, "ibv_post_srq_recv.bad-wr.index") { any_index(of_an_srq()); }
 
 CONFORMANCE_TEST(srq, QueueFillsInTheMidst, "ibv_post_srq_recv.bad-wr.queue-full") {
   fills_in_the_midst(of_an_srq(), wire::MakeEnd().receive_depth);

@@ -69,10 +69,15 @@ class Fixture : public PairTest {
     spec.is_connected = false;
     pair(spec);
     wire::Connect how;
-    how.reads = here;
-    ASSERT_EQ(near().connect(far().facts(), how), 0);
-    how.reads = there;
-    ASSERT_EQ(far().connect(near().facts(), how), 0);
+    try {
+      how.reads = here;
+      ASSERT_EQ(near().connect(far().facts(), how), 0);
+      how.reads = there;
+      ASSERT_EQ(far().connect(near().facts(), how), 0);
+    } catch (const Deviation& deviation) {  // no page says that a device takes 0 of them
+      if (here != 0 && there != 0) throw;
+      throw NotTested{"no READs at all: " + deviation.text};
+    }
     far().fill_pattern(0, 4096, 5);
   }
   // A READ that has ended with success has its bytes.

@@ -23,7 +23,11 @@ CONFORMANCE_TEST(mr, RelaxedOrderingIsOfAccessesOnly, "ibv_reg_mr.relaxed-orderi
   pair(spec);
   End& own = pair().native().end;
   const Buffer buffer(length);
-  const Mr mr = make_mr(own.pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  // The macro, not the function of the same name: it drops the flag where the kernel does not know it.
+  const Mr mr(
+      ibv_reg_mr(own.pd, buffer.data(), length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING));
+  if (!mr)
+    throw NotTested{"such a region is refused with " + errno_text(errno) + ": ibv_reg_mr.optional-flag"};
   for (uint64_t round = 1; round <= 50; ++round) {
     far().fill_pattern(0, length, round);
     ibv_sge element = {buffer.address(), length, mr->lkey};

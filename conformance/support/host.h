@@ -32,6 +32,9 @@ class Descriptor {
 // A hosted end: an End with what only some of them have.
 struct HostedEnd {
   explicit HostedEnd(size_t buffer) : end(buffer) {}
+  ~HostedEnd() {
+    if (srq) end.qp = Qp();  // before its SRQ, which goes before `end`
+  }
 
   std::shared_ptr<HostedEnd> lender;  // whose PD, buffer and region it uses, or null
   Channel channel;                    // before the CQs: they are destroyed first

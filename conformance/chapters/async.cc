@@ -249,7 +249,11 @@ CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
   change.mask = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
   change.timeout = 14;
   change.migration = IBV_MIG_REARM;
-  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->modify(change), 0);
+  ASSERT_EQ(near().modify(change), 0);
+  const int error = far().modify(change);
+  if (error != 0 && !topology().is_loopback())
+    throw NotTested{"the far end has no alternate paths: " + errno_text(error)};
+  ASSERT_EQ(error, 0);
   become_armed();
   // The end that follows the other one has migrated without its program; of the first the page says nothing.
   change.mask = IBV_QP_PATH_MIG_STATE;

@@ -113,7 +113,9 @@ CONFORMANCE_TEST(flush, BehindAnError, "flush.behind-error") {
 
 CONFORMANCE_TEST(flush, SharedReceivesStay, "flush.srq-stays") {
   PairSpec spec = waiting();
-  spec.both.srq = true;
+  spec.far = spec.both;
+  spec.far->srq = true;
+  spec.tests_far = true;
   pair(spec);
   ASSERT_EQ(far().receive(0, 64, 7), 0);
   ASSERT_EQ(far().to_state(IBV_QPS_ERR), 0);
@@ -128,6 +130,7 @@ CONFORMANCE_TEST(flush, ResetDiscards, "flush.reset-discards") {
   pair(waiting());
   for (const uint64_t id : {11, 12}) {
     ASSERT_EQ(near().receive(0, 64, id), 0);
+    if (!topology().is_loopback()) continue;  // what another device does with its own is not in question
     ASSERT_EQ(far().receive(0, 64, id), 0);
   }
   reconnect();
@@ -147,7 +150,8 @@ CONFORMANCE_TEST(flush, ResetTakesCompletions, "flush.reset-completions") {
   for (const uint64_t id : {11, 12}) ASSERT_EQ(far().receive(0, 64, id), 0);
   ASSERT_EQ(near().post({send_request({{0, 8}}, 1), send_request({{0, 8}}, 2)}), 0);
   EXPECT_EQ(far().received().id, 11u);
-  EXPECT_EQ(near().completion().id, 1u);  // the second of each is left in its CQ
+  EXPECT_EQ(near().completion().id, 1u);            // the second of each is left in its CQ
+  if (!topology().is_loopback()) far().received();  // not in another device's: that one is not in question
   reconnect();
   EXPECT_TRUE(near().stays_empty());
   EXPECT_TRUE(far().stays_empty(true));

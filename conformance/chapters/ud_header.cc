@@ -161,14 +161,16 @@ CONFORMANCE_TEST(ud, Ipv6Header, "ud.grh.ipv6.fields", "ud.grh.ipv6.payload-leng
 
 }  // namespace header
 
-// The near end sends to the far one.
+// The near end sends to the far one, which is in question.
 class DatagramTest : public PairTest {
  protected:
   static PairSpec spec(bool has_srq, uint32_t receive_sges = 1) {
     PairSpec spec;
     spec.both.type = IBV_QPT_UD;
     spec.both.receive_sges = receive_sges;
-    spec.both.srq = has_srq;
+    spec.far = spec.both;
+    spec.far->srq = has_srq;
+    spec.tests_far = true;
     return spec;
   }
   void send(uint32_t bytes) {

@@ -108,7 +108,8 @@ class Host {
   wire::Result multicast(const wire::Multicast&);
 
   std::shared_ptr<HostedEnd> pointer_to(uint32_t end);
-  ibv_qp_cap make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec);  // of its sending half
+  // The capabilities of its sending half.
+  ibv_qp_cap make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec, ibv_srq_attr& made_queue);
   std::optional<wire::Event> take_event(const HostedEnd& hosted);
   Service& service_for(uint16_t kind);
 

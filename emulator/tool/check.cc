@@ -142,12 +142,18 @@ std::string plan_like(const std::string& id) {
   return to_text(plan);
 }
 
-// Forwarded to the program; those of a terminal reach it by themselves.
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&set, number);
   return set;
+}
+
+// A terminal sends SIGINT and SIGQUIT to both processes (SI_KERNEL, sigaction(2)); kill(2) only to this one.
+bool is_for_program(const siginfo_t& info) {
+  if (info.si_signo == SIGINT || info.si_signo == SIGQUIT) return info.si_code != SI_KERNEL;
+  return info.si_signo != SIGCHLD;
 }
 
 // Until the program ends: what it finds is printed within a fifth of a second. Returns its exit status.
@@ -157,7 +163,7 @@ int watch(pid_t child, const sigset_t& signals, Look look) {
     const timespec pause = {0, 200'000'000};
     siginfo_t info;
     const int number = sigtimedwait(&signals, &info, &pause);
-    if (number == SIGTERM || number == SIGHUP) kill(child, number);
+    if (number > 0 && is_for_program(info)) kill(child, number);
     int status = 0;
     const bool ended = waitpid(child, &status, WNOHANG) == child;
     look();

@@ -37,6 +37,22 @@ class Command(unittest.TestCase):
         missing = subprocess.run([VERBENA, "check", "--", "no-such-program"], timeout=60, check=False, capture_output=True)
         self.assertEqual(missing.returncode, 127)
 
+    def test_signals_reach_the_program(self):
+        program = ("import signal, sys\n"
+                   "for number in (1, 2, 3, 10, 12, 15): signal.signal(number, lambda number, frame: sys.exit(100 + number))\n"
+                   "print('ready', flush=True)\n"
+                   "while True: signal.pause()\n")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+            with subprocess.Popen([VERBENA, "check", "--", "/usr/bin/python3", "-c", program], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as checked:
+                try:
+                    self.assertEqual(checked.stdout.readline(), "ready\n")
+                    checked.send_signal(number)
+                    self.assertEqual(checked.wait(60), 100 + number)
+                finally:
+                    if checked.poll() is None:
+                        os.killpg(checked.pid, signal.SIGKILL)
+
     def test_error_exitcode(self):
         self.assertEqual(check("--error-exitcode", "9").returncode, 9)
         self.assertEqual(check("--error-exitcode", "9", kind="right").returncode, 0)
@@ -69,6 +85,10 @@ class Command(unittest.TestCase):
             self.assertIn(part, text)
         finding, = json.loads((self.path / "a.json").read_text())["findings"]
         self.assertEqual((finding["rule"], finding["code"]), ("call-refused", "capability_exceeded"))
+
+    def test_a_missing_access_flag_is_named(self):
+        for program in "rkey-access", "remote-qp-access":
+            self.assertIn(": IBV_ACCESS_REMOTE_WRITE\n", check(program=program).stderr)
 
     def test_suppressions(self):
         # What is printed for the purpose suppresses the finding.

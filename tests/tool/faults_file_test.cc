@@ -230,8 +230,9 @@ TEST_F(Chaos, SaysNothingOfAProgramThatSucceedsOrIsEnded) {
 }
 
 TEST_F(Chaos, HandsSignalsOn) {
-  const Outcome outcome = verbena({"run", "--chaos", "7", "--", "sh", "-c",
-                                   "trap 'exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.01; done"});
+  const Outcome outcome =
+      verbena({"run", "--chaos", "7", "--", "sh", "-c",
+               "trap 'exit 0' TERM; kill -TERM $PPID; for i in $(seq 1000); do sleep 0.01; done; exit 9"});
   EXPECT_TRUE(outcome.exited_with(0)) << outcome.err;
 }
 

@@ -534,6 +534,8 @@ bool finish_request(Qp& qp, const SendRequest& request, bool to_group) {
   flight.sent = std::max(flight.sent, qp.sq_next);
   flight.pause = 0;
   flight.rnr_tries = 0;
+  if (request.tag != 0) [[unlikely]]
+    complete_own(qp, request, VendorError::none);
   if (!is_signaled(qp, request)) return false;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length});
   return true;

@@ -50,6 +50,7 @@ struct Cq {
   std::atomic<bool> failed{false};        // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far
   std::atomic<uint32_t> comp_events{0};   // read by the program so far
+  std::atomic<uint64_t> told_to{0};  // the ring's end when an event was read: it told of what lies before
 };
 
 }  // namespace verbena

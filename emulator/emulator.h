@@ -184,8 +184,9 @@ uint32_t cq_handle(const Cq* cq);
 bool is_of(const Cq* cq, const Context* context);
 
 // Returns the number of entries written, or < 0: -EINVAL; -EIO in a forked child. `stamps`, only for a
-// stamped CQ, is as long as `wc`: the device_clock() of each completion.
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps = nullptr);
+// stamped CQ, is as long as `wc`: the device_clock() of each completion. `tag`, only with
+// num_entries 1: what a completion of tag matching tells of the message; by others it is left alone.
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps = nullptr, ibv_wc_tm_info* tag = nullptr);
 int req_notify_cq(Cq* cq, bool solicited_only);
 
 // ibv_modify_cq(3): the event of an armed CQ comes after `count` completions or `period` microseconds. 0: no
@@ -210,6 +211,15 @@ struct XrcPlace {
 // (ibv_create_srq(3)). `user_handle` comes back in asynchronous events. EINVAL: an attribute above the
 // device's limit, or only half of an XrcPlace; ENOMEM.
 int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out);
+
+// The same for an SRQ that matches tags (IBV_SRQT_TM), whose completions go to `cq`. EINVAL also: no tags, or
+// more tags or operations than the device has; EOPNOTSUPP: it has none. One operation at least.
+int create_tag_srq(Pd* pd, ibv_srq_attr* attr, const ibv_tm_cap& tags, Cq* cq, uint64_t user_handle, Srq** out);
+
+// ibv_post_srq_ops(3). EINVAL: an SRQ without tags, an unknown operation, a handle that is none, more than one
+// SGE; ENOMEM: no room for a tag, or the completions of max_ops operations are not polled. What was carried out
+// before stays.
+int post_srq_ops(Srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr);
 uint32_t srq_number(const Srq* srq);  // ibv_get_srq_num(3): unique on the node
 uint32_t srq_handle(const Srq* srq);
 bool is_of(const Srq* srq, const Context* context);

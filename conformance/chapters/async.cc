@@ -8,6 +8,7 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "support/pair.h"
 #include "support/waiting_call.h"
@@ -60,6 +61,7 @@ class Fixture : public PairTest {
       throw NotTested{"a CQ larger than a receive queue can fill"};
     messages_ = capacity + kBeyond;
     spec.both.receive_depth = static_cast<uint32_t>(messages_);
+    spec.far->send_depth = 2 * kBeyond;  // its completions are not polled after the overrun
     new_pair(spec);
     // A few more than one: a CQ may have an entry more than it says.
     for (int i = 0; i < messages_; ++i) ASSERT_EQ(near().receive(0, 64), 0);
@@ -189,11 +191,10 @@ CONFORMANCE_TEST(async, DestroyWaitsForAcknowledgement, "ibv_ack_async_event.des
 CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thread") {
   pair();
   std::atomic<int> got{0};
-  std::atomic<bool> stop{false};
-  std::thread threads[2];
-  for (std::thread& thread : threads)
-    thread = std::thread([&] {
-      while (!stop) {
+  std::vector<std::jthread> threads;  // they end as well where what follows throws
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
         pollfd waiting{context()->async_fd, POLLIN, 0};
         if (poll(&waiting, 1, 10) != 1) continue;
         ibv_async_event event = {};
@@ -208,8 +209,8 @@ CONFORMANCE_TEST(async, OneOfSeveralThreadsGetsIt, "ibv_get_async_event.one-thre
   // Time for a second event, if there were one.
   const auto end = std::chrono::steady_clock::now() + scaled(std::chrono::milliseconds(30));
   while (got == 1 && std::chrono::steady_clock::now() < end) give_way();
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.request_stop();
+  threads.clear();
   if (got == 0) throw NotTested{kNoEvent};
   EXPECT_EQ(got, 1);
 }
@@ -222,8 +223,8 @@ CONFORMANCE_TEST(async, InvalidRequestIsAnEvent, "ibv_get_async_event.qp-req-err
   const ibv_wc_status status = far().completion().status;
   if (status == IBV_WC_REM_ACCESS_ERR)
     throw NotTested{"the responder takes this for an access error, which is another event"};
-  if (status == IBV_WC_SUCCESS) throw NotTested{"the responder takes the write: access.qp.write"};
-  EXPECT_EQ(status, IBV_WC_REM_INV_REQ_ERR);
+  if (status != IBV_WC_REM_INV_REQ_ERR)
+    throw NotTested{"the write ends with " + name_of(status) + ": access.qp.write"};
   ibv_async_event event = wait_for(IBV_EVENT_QP_REQ_ERR);
   EXPECT_EQ(event.element.qp, native().qp.get());
   ibv_ack_async_event(&event);
@@ -233,8 +234,8 @@ CONFORMANCE_TEST(async, OverrunIsFatalToTheQp, "ibv_get_async_event.qp-fatal") {
   overrun();
   ibv_async_event event = wait_for_overrun(IBV_EVENT_QP_FATAL);
   EXPECT_EQ(event.element.qp, native().qp.get());
-  EXPECT_EQ(near().state(IBV_QPS_ERR), IBV_QPS_ERR);
   ibv_ack_async_event(&event);
+  EXPECT_EQ(near().state(IBV_QPS_ERR), IBV_QPS_ERR);
 }
 
 CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
@@ -246,7 +247,11 @@ CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
   change.mask = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
   change.timeout = 14;
   change.migration = IBV_MIG_REARM;
-  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->modify(change), 0);
+  ASSERT_EQ(near().modify(change), 0);
+  const int error = far().modify(change);
+  if (error != 0 && !topology().is_loopback())
+    throw NotTested{"the far end has no alternate paths: " + errno_text(error)};
+  ASSERT_EQ(error, 0);
   become_armed();
   // The end that follows the other one has migrated without its program; of the first the page says nothing.
   change.mask = IBV_QP_PATH_MIG_STATE;

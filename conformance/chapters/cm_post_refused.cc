@@ -36,14 +36,6 @@ class Fixture : public CmTest {
     mr_ = RdmaMr(CALL(rdma_reg_msgs(near_, buffer_.data(), size)));
     if (!mr_) throw Deviation{"rdma_reg_msgs gives null, " + errno_text(errno), Where::current()};
   }
-  ibv_qp_cap capabilities() {
-    ibv_qp_attr attr = {};
-    ibv_qp_init_attr init = {};
-    const int error = CALL(ibv_query_qp(near_->qp, &attr, IBV_QP_CAP, &init));
-    expect_query(error);
-    EXPECT_TRUE(succeeded(error));
-    return attr.cap;
-  }
   std::vector<ibv_sge> elements(uint32_t count) {
     return std::vector<ibv_sge>(count, ibv_sge{buffer_.address(), 1, mr_->lkey});
   }
@@ -80,7 +72,7 @@ class Fixture : public CmTest {
 CONFORMANCE_TEST(cm_verbs, VectorsThatAreTooLong, "rdma_post_sendv.minus-one", "rdma_post_recvv.minus-one",
                  "rdma_post_readv.minus-one", "rdma_post_writev.minus-one") {
   connect_ends();
-  const ibv_qp_cap most = capabilities();
+  const ibv_qp_cap most = made_;
   const RemoteMemory there = far().memory();
   ABOUT("rdma_post_sendv.minus-one") {
     too_many(most.max_send_sge, [&](ibv_sge* list, int count) { return rdma_post_sendv(near_, nullptr, list, count, 0); });
@@ -103,19 +95,19 @@ CONFORMANCE_TEST(cm_verbs, VectorsThatAreTooLong, "rdma_post_sendv.minus-one", "
 CONFORMANCE_TEST(cm_verbs, SendToAFullQueue, "rdma_post_send.minus-one") {
   connect_ends();
   block_the_queue();
-  until_full(capabilities().max_send_wr, [&] { return rdma_post_send(near_, nullptr, buffer_.data(), 8, mr_, 0); });
+  until_full(made_.max_send_wr, [&] { return rdma_post_send(near_, nullptr, buffer_.data(), 8, mr_, 0); });
 }
 
 CONFORMANCE_TEST(cm_verbs, ReceiveOfAFullQueue, "rdma_post_recv.minus-one") {
   connect_ends();
-  until_full(capabilities().max_recv_wr, [&] { return rdma_post_recv(near_, nullptr, buffer_.data(), 64, mr_); });
+  until_full(made_.max_recv_wr, [&] { return rdma_post_recv(near_, nullptr, buffer_.data(), 64, mr_); });
 }
 
 CONFORMANCE_TEST(cm_verbs, ReadOfAFullQueue, "rdma_post_read.minus-one") {
   connect_ends();
   block_the_queue();
   const RemoteMemory there = far().memory();
-  until_full(capabilities().max_send_wr,
+  until_full(made_.max_send_wr,
              [&] { return rdma_post_read(near_, nullptr, buffer_.data(), 8, mr_, 0, there.address, there.rkey); });
 }
 
@@ -123,7 +115,7 @@ CONFORMANCE_TEST(cm_verbs, WriteToAFullQueue, "rdma_post_write.minus-one") {
   connect_ends();
   block_the_queue();
   const RemoteMemory there = far().memory();
-  until_full(capabilities().max_send_wr,
+  until_full(made_.max_send_wr,
              [&] { return rdma_post_write(near_, nullptr, buffer_.data(), 8, mr_, 0, there.address, there.rkey); });
 }
 
@@ -133,7 +125,7 @@ CONFORMANCE_TEST(cm_verbs, DatagramThatIsTooLong, "rdma_post_ud_send.minus-one")
   const EventFacts found = look_up();
   register_buffer();
   const Ah ah = address_handle(found);
-  const uint32_t most = capabilities().max_inline_data;
+  const uint32_t most = made_.max_inline_data;
   if (most + 1 > size) throw NotTested{"more inline data than the test's buffer"};
   errno = 0;
   const int result = CALL(rdma_post_ud_send(near_, nullptr, buffer_.data(), most + 1, mr_, IBV_SEND_INLINE, ah,

@@ -104,13 +104,11 @@ CONFORMANCE_TEST(cm_verbs, SrqBeyondTheLimitsIsRefused, "rdma_create_srq.beyond"
   const uint32_t asked = attr.attr.max_wr;
   const int result = CALL(rdma_create_srq(near_, nullptr, &attr));
   if (result != 0) {
-    EXPECT_TRUE(minus_one(result));
+    EXPECT_EQ(result, -1);  // errno is the provider's, and ibv_create_srq(3) promises none
     EXPECT_EQ(near_->srq, nullptr);
     return;
   }
-  ibv_srq_attr has = {};
-  ASSERT_SUCCEEDS(ibv_query_srq(near_->srq, &has));
-  EXPECT_GE(has.max_wr, asked);
+  EXPECT_GE(attr.attr.max_wr, asked);  // rdma_create_srq(3), NOTES: the actual capabilities
 }
 
 // Identifiers for XRC_RECV come from rdma_create_ep alone.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "support/pair.h"
 
@@ -62,9 +63,11 @@ CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv
                  "ibv_create_cq.zero") {
   {
     const About about("ibv_create_cq.beyond-max");
-    const int beyond = device().attributes().max_cqe + 1;
-    if (const Cq cq = create(beyond)) {
-      EXPECT_GE(cq->cqe, beyond);
+    const int most = device().attributes().max_cqe;
+    if (most == std::numeric_limits<int>::max()) {
+      not_claimed("max_cqe is as large as the argument");
+    } else if (const Cq cq = create(most + 1)) {
+      EXPECT_GT(cq->cqe, most);
     }
   }
   const auto made = [&](int entries) {
@@ -77,9 +80,11 @@ CONFORMANCE_TEST(cq, BeyondTheMaximumIsRefused, "ibv_create_cq.beyond-max", "ibv
 
 CONFORMANCE_TEST(cq, EveryVectorIsAccepted, "ibv_create_cq.vector", "ibv_create_cq.vector-range") {
   const int count = context()->num_comp_vectors;
-  EXPECT_GE(count, 1);
-  for (int vector = 0; vector < count; ++vector)
-    EXPECT_NE(create(4, nullptr, nullptr, vector), nullptr) << vector;
+  ABOUT("ibv_create_cq.vector") {
+    EXPECT_GE(count, 1);
+    for (int vector = 0; vector < count; ++vector)
+      EXPECT_NE(create(4, nullptr, nullptr, vector), nullptr) << vector;
+  }
   const About about("ibv_create_cq.vector-range");
   EXPECT_EQ(create(4, nullptr, nullptr, count), nullptr) << "vector " << count;
   EXPECT_EQ(create(4, nullptr, nullptr, -1), nullptr) << "vector -1";
@@ -90,7 +95,7 @@ CONFORMANCE_TEST(cq, BusyWithAQp, "ibv_destroy_cq.busy") {
   Cq send = make_cq(device()), receive = make_cq(device());
   ibv_qp_init_attr attr = init_attributes({}, send, receive);
   Qp qp(CALL(ibv_create_qp(pd, &attr)));
-  if (!qp && is_refusal(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
+  if (!qp && is_refusal_of_qp(errno)) throw NotClaimed{"QPs of type RC refused with " + errno_text(errno)};
   ASSERT_NE(qp, nullptr);
   EXPECT_REFUSED(ibv_destroy_cq(send));
   EXPECT_REFUSED(ibv_destroy_cq(receive));
@@ -153,7 +158,8 @@ CONFORMANCE_TEST(cq, GrowsAndShrinks, "ibv_resize_cq.larger", "ibv_resize_cq.sma
 
 CONFORMANCE_TEST(cq, WhatWaitsSurvivesAResize, "ibv_resize_cq.keeps") {
   ibv_cq* const cq = with_unpolled();
-  EXPECT_TRUE(succeeded(resize(cq, std::min(300, device().attributes().max_cqe))));
+  if (const int error = resize(cq, std::min(300, device().attributes().max_cqe)); error != 0)
+    throw NotTested{"it is refused with " + errno_text(error) + ": ibv_resize_cq.larger"};
   expect_unpolled();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // Completion queues: notifications and completion channels.
+#include <utility>
+
 #include "chapters/cq_events_fixture.h"
 #include "support/waiting_call.h"
 
@@ -78,16 +80,27 @@ CONFORMANCE_TEST(cq, ChannelServesSeveral, "ibv_get_cq_event.several-cqs") {
 }
 
 CONFORMANCE_TEST(cq, AcknowledgesSeveralAtOnce, "ibv_ack_cq_events.several") {
+  // Acknowledged as well where something throws: destroying the CQ would wait for ever.
+  struct Events {
+    ibv_cq* const cq;
+    unsigned count = 0;
+    ~Events() { acknowledge(); }
+    void acknowledge() {
+      if (count > 0) ibv_ack_cq_events(cq, std::exchange(count, 0u));
+    }
+  } events{own().receives()};
   for (int i = 0; i < 3; ++i) {
     arm(own().receives());
     drain(own().receives());
     be_sent();
-    ASSERT_TRUE(readable(std::chrono::seconds(3)));
+    if (!readable(std::chrono::seconds(3)))
+      throw NotTested{"an armed CQ raises no event: ibv_req_notify_cq.event, ibv_req_notify_cq.one-shot"};
     ibv_cq* cq;
     void* cq_context;
     ASSERT_EQ(CALL(ibv_get_cq_event(channel(), &cq, &cq_context)), 0);
+    ++events.count;
   }
-  CALL(ibv_ack_cq_events(own().receives(), 3));
+  events.acknowledge();
   EXPECT_SUCCEEDS(own().qp.destroy());
   EXPECT_SUCCEEDS(own().receive_cq.destroy());  // would block on an unacknowledged event
 }

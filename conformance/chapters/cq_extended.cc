@@ -3,9 +3,8 @@
 // Extended completion queues: creation, and the iterator.
 #include <arpa/inet.h>
 
-#include <thread>
-
 #include "chapters/cq_extended_fixture.h"
+#include "suite/family.h"
 
 namespace conformance {
 namespace {
@@ -63,10 +62,9 @@ CONFORMANCE_TEST(cq, ExtendedEmptyIsEnoent, "ibv_start_poll.empty") {
 }
 
 CONFORMANCE_TEST(cq, ExtendedIterates, "ibv_start_poll.iterates", "ibv_next_poll.end") {
+  if (is_working("family.events")) channel_ = Channel(CALL(ibv_create_comp_channel(context())));
   connect();
-  for (uint64_t id = 1; id <= 3; ++id) send(id);
-  // So that one batch has them all. Those that come later are another one's.
-  std::this_thread::sleep_for(scaled(std::chrono::milliseconds(20)));
+  send_many(3);  // so that one batch has them all; those that come later are another one's
   {
     const About about("ibv_start_poll.iterates");
     ASSERT_EQ(start(), 0);
@@ -145,7 +143,7 @@ uint64_t steady_time() {
 CONFORMANCE_TEST(cq, ExtendedWallClock, "ibv_wc_read.wallclock") {
   ibv_cq_init_attr_ex attr = attributes();
   attr.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  if (CqEx(CALL(ibv_create_cq_ex(context(), &attr))) == nullptr && is_refusal(errno))
+  if (CqEx(CALL(ibv_create_cq_ex(context(), &attr))) == nullptr && is_refusal_of_qp(errno))
     throw NotClaimed{"such a CQ is refused with " + errno_text(errno)};
   connect(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
   constexpr uint64_t tolerance = 10'000'000;  // ns: the adapter's clock is converted, not read

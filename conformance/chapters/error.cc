@@ -69,10 +69,11 @@ class ErrorTest : public PairTest {
   bool is(const char* key) const { return row_.key == std::string(key); }
 
   // Provokes the error once. Returns the requester's completion.
-  Completion provoke() {
+  Completion provoke(bool tests_responder = false) {
     if (is_atomic(row_.opcode) && device().attributes().atomic_cap == IBV_ATOMIC_NONE)
       throw NotClaimed{"atomic_cap is none"};
     PairSpec spec;
+    spec.tests_far = tests_responder;
     spec.both.type = type_;
     spec.both.separate_cqs = true;
     spec.both.buffer = buffer_size;
@@ -120,7 +121,7 @@ class StatusTest final : public ErrorTest {
 class ResponderTest final : public ErrorTest {
   using ErrorTest::ErrorTest;
   void run() override {
-    provoke();
+    provoke(true);
     EXPECT_EQ(far().state(IBV_QPS_ERR), IBV_QPS_ERR);
     if (!row_.receive.empty()) {
       const Completion failed = far().received();
@@ -137,7 +138,7 @@ class ResponderTest final : public ErrorTest {
 class EventTest final : public ErrorTest {
   using ErrorTest::ErrorTest;
   void run() override {
-    provoke();
+    provoke(true);
     const wire::Event event = far().async_event();
     ASSERT_TRUE(event.there) << "expected: an event of the QP; seen: none";
     EXPECT_TRUE(contains(row_.events, event.type)) << "seen: " << ibv_event_type_str(event.type);
@@ -178,6 +179,7 @@ class Fixture : public PairTest {
   // A message longer than its receive.
   void too_long_is_dropped(ibv_qp_type type) {
     PairSpec spec;
+    spec.tests_far = true;
     spec.both.type = type;
     new_pair(spec);
     const uint32_t room = far().data_offset() + 16;
@@ -272,6 +274,7 @@ CONFORMANCE_TEST(error, UdTooLong, "error.ud.too-long") { too_long_is_dropped(IB
 CONFORMANCE_TEST(error, OtherPartition, "error.pkey.rc", "error.pkey.ud") {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UD}) {
     PairSpec spec;
+    spec.tests_far = true;
     spec.both.type = type;
     spec.is_connected = false;
     new_pair(spec);

@@ -74,7 +74,9 @@ CONFORMANCE_TEST_AS(first, family, UdDelivers, "family.ud") { message(of(IBV_QPT
 CONFORMANCE_TEST_AS(first, family, SrqReceives, "family.srq") {
   if (device().attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
   PairSpec spec;
-  spec.both.srq = true;
+  spec.far = spec.both;
+  spec.far->srq = true;
+  spec.tests_far = true;
   message(spec);
 }
 CONFORMANCE_TEST_AS(first, family, XrcDelivers, "family.xrc") { message(of(IBV_QPT_XRC_SEND)); }
@@ -204,11 +206,11 @@ using Fixture = MulticastTest;
 
 CONFORMANCE_TEST_AS(first, family, GroupReceives, "family.multicast") {
   const ibv_gid gid = group(9);
-  lead_to(near(), gid);
-  Endpoint member = one_more(topology().far());
+  lead_to(far(), gid);
+  Endpoint member = one_more(topology().near());
   must(member.attach(gid, lid) == 0, "ibv_attach_mcast; expected: 0");
   receives(member);
-  EXPECT_EQ(send_until_received(near(), member).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(send_until_received(far(), member).status, IBV_WC_SUCCESS);
   EXPECT_EQ(member.detach(gid, lid), 0);
 }
 

@@ -38,6 +38,10 @@ class Fixture : public PairTest {
     how.notify = notify;
     expect_sqd(near().modify(how));
   }
+  // That a device takes requests in SQD no page says: ibv_post_send.table.rc.in-sqd tells.
+  void post_in_sqd(const std::vector<SendRequest>& list) {
+    if (near().post(list) != 0) throw NotClaimed{"a request in SQD is refused"};
+  }
   // Refused as it should not be: the clause of the transition in the table of "qp_table" says so.
   void reset(Endpoint& end) {
     if (const int error = end.to_state(IBV_QPS_RESET); error != 0)
@@ -109,7 +113,9 @@ CONFORMANCE_TEST(flush, BehindAnError, "flush.behind-error") {
 
 CONFORMANCE_TEST(flush, SharedReceivesStay, "flush.srq-stays") {
   PairSpec spec = waiting();
-  spec.both.srq = true;
+  spec.far = spec.both;
+  spec.far->srq = true;
+  spec.tests_far = true;
   pair(spec);
   ASSERT_EQ(far().receive(0, 64, 7), 0);
   ASSERT_EQ(far().to_state(IBV_QPS_ERR), 0);
@@ -124,6 +130,7 @@ CONFORMANCE_TEST(flush, ResetDiscards, "flush.reset-discards") {
   pair(waiting());
   for (const uint64_t id : {11, 12}) {
     ASSERT_EQ(near().receive(0, 64, id), 0);
+    if (!topology().is_loopback()) continue;  // what another device does with its own is not in question
     ASSERT_EQ(far().receive(0, 64, id), 0);
   }
   reconnect();
@@ -143,7 +150,8 @@ CONFORMANCE_TEST(flush, ResetTakesCompletions, "flush.reset-completions") {
   for (const uint64_t id : {11, 12}) ASSERT_EQ(far().receive(0, 64, id), 0);
   ASSERT_EQ(near().post({send_request({{0, 8}}, 1), send_request({{0, 8}}, 2)}), 0);
   EXPECT_EQ(far().received().id, 11u);
-  EXPECT_EQ(near().completion().id, 1u);  // the second of each is left in its CQ
+  EXPECT_EQ(near().completion().id, 1u);            // the second of each is left in its CQ
+  if (!topology().is_loopback()) far().received();  // not in another device's: that one is not in question
   reconnect();
   EXPECT_TRUE(near().stays_empty());
   EXPECT_TRUE(far().stays_empty(true));
@@ -170,7 +178,7 @@ CONFORMANCE_TEST(flush, DrainedQueueHoldsRequests, "flush.sqd.holds") {
   pair(waiting());
   drain(false);
   near().fill(0, 8, 0x11);
-  ASSERT_EQ(near().post({write(1), write(2, 2048)}), 0);
+  post_in_sqd({write(1), write(2, 2048)});
   EXPECT_TRUE(near().stays_empty());
   EXPECT_TRUE(far().untouched(0, 4096));
   ASSERT_EQ(near().to_state(IBV_QPS_RTS), 0);
@@ -225,7 +233,7 @@ CONFORMANCE_TEST(flush, DrainingIsTold, "flush.sqd.draining") {
 CONFORMANCE_TEST(flush, DrainedToError, "flush.sqd.err") {
   pair(waiting());
   drain(false);
-  ASSERT_EQ(near().post({write(1), write(2)}), 0);
+  post_in_sqd({write(1), write(2)});
   ASSERT_EQ(near().to_state(IBV_QPS_ERR), 0);
   expect_flushed(false, {1, 2});
   EXPECT_TRUE(far().untouched(0, 4096));

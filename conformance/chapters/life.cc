@@ -81,7 +81,9 @@ CONFORMANCE_TEST(life, OtherEndOfADestroyedQp, "life.destroy-qp.far") {
 }
 
 CONFORMANCE_TEST(life, RegionOfAReceiveIsGone, "life.dereg-mr.receives") {
-  pair();
+  PairSpec spec;
+  spec.tests_far = true;
+  pair(spec);
   near().fill(0, 128, 0x11);
   const wire::Region region = far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE);
   ASSERT_EQ(far().receive({{1, {{1024, 256, region.lkey}}}}), 0);
@@ -93,6 +95,9 @@ CONFORMANCE_TEST(life, RegionOfAReceiveIsGone, "life.dereg-mr.receives") {
 }
 
 CONFORMANCE_TEST(life, RegionGoesBetweenWrites, "life.dereg-mr.target") {
+  PairSpec spec;
+  spec.tests_far = true;
+  pair(spec);
   const wire::Region region =
       far().register_region(1024, 256, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   near().fill(0, 8, 0x11);
@@ -154,7 +159,7 @@ CONFORMANCE_TEST(life, OutstandingReads, "life.limits.reads") {
   PairSpec spec = deep(32);
   spec.path.reads = reads;
   spec.both.buffer = 1 << 19;
-  pair(spec);
+  pair_at_the_limits(spec);
   if (far().facts().reads_as_responder < reads) throw NotTested{"the far end claims fewer"};
   far().fill_pattern(0, 1 << 18, 5);
   std::vector<SendRequest> list;

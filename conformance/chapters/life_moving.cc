@@ -83,7 +83,8 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, ReregisteredUnderWrites, "life.rer
         CALL(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE));
     if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
       throw NotClaimed{"ibv_rereg_mr refused with " + errno_text(errno)};
-    ASSERT_EQ(result, 0);
+    if (result != 0)
+      throw NotTested{"access is not changed: ibv_rereg_mr.access; seen: " + errno_text(errno)};
   }
   change_under_way("life.rereg-mr.moving", IBV_WR_RDMA_WRITE, [](ibv_mr* mr) {
     return CALL(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE));
@@ -188,7 +189,7 @@ CONFORMANCE_TEST_AS(Traits().alone().limit(30), life, ManyObjects, "life.limits.
                            [&] { return Cq(ibv_create_cq(context(), 4, nullptr, nullptr, 0)); });
   // Address handles are for datagrams, which iWARP and some others have not, whatever max_ah says.
   const bool is_refused =
-      Ah(CALL(ibv_create_ah(pd, &address))) == nullptr && (errno == EOPNOTSUPP || errno == ENOSYS);
+      Ah(CALL(ibv_create_ah(pd, &address))) == nullptr && is_refusal_of_qp(errno);  // as BusyWithAnAh
   const bool is_iwarp = context()->device->transport_type == IBV_TRANSPORT_IWARP;
   text += is_iwarp || is_refused
               ? ", AHs: it has none"

@@ -16,7 +16,7 @@ constexpr auto short_while = std::chrono::milliseconds(50);
 
 class Fixture : public PairTest {
  protected:
-  // SENDs and WRITEs are dropped at the far end. Returns how they end here.
+  // SENDs and WRITEs are dropped at the far end, which is in question. Returns how they end here.
   std::vector<ibv_wc_status> dropped(ibv_qp_type here, ibv_qp_type there) {
     std::vector<ibv_wc_status> seen;
     for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM}) {
@@ -24,6 +24,7 @@ class Fixture : public PairTest {
       PairSpec spec;
       spec.both.type = here;
       spec.far.emplace().type = there;
+      spec.tests_far = true;
       spec.path.timeout = 8;  // 1 ms
       spec.path.retry_count = 1;
       new_pair(spec);
@@ -68,10 +69,15 @@ class Fixture : public PairTest {
     spec.is_connected = false;
     pair(spec);
     wire::Connect how;
-    how.reads = here;
-    ASSERT_EQ(near().connect(far().facts(), how), 0);
-    how.reads = there;
-    ASSERT_EQ(far().connect(near().facts(), how), 0);
+    try {
+      how.reads = here;
+      ASSERT_EQ(near().connect(far().facts(), how), 0);
+      how.reads = there;
+      ASSERT_EQ(far().connect(near().facts(), how), 0);
+    } catch (const Deviation& deviation) {  // no page says that a device takes 0 of them
+      if (here != 0 && there != 0) throw;
+      throw NotTested{"no READs at all: " + deviation.text};
+    }
     far().fill_pattern(0, 4096, 5);
   }
   // A READ that has ended with success has its bytes.

@@ -107,7 +107,8 @@ CONFORMANCE_TEST(mr, ZeroBasedIsAddressedByOffset, "ibv_reg_mr.zero-based") {
   const Buffer target(256);
   const Mr mr((ibv_reg_mr)(own().pd, target.data(), 256,
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED));
-  if (!mr && is_refusal(errno)) throw NotClaimed{"IBV_ACCESS_ZERO_BASED refused with " + errno_text(errno)};
+  if (!mr && is_refusal_of_qp(errno))
+    throw NotClaimed{"IBV_ACCESS_ZERO_BASED refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(far_writes(16, mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(target[16], 0x77);
@@ -119,7 +120,7 @@ CONFORMANCE_TEST(mr, VirtualBaseAddress, "ibv_reg_mr_iova.base", "ibv_reg_mr_iov
   const uint64_t base = 0x100000000 + target.address() % 4096;
   const Mr mr(CALL(
       ibv_reg_mr_iova(own().pd, target.data(), 256, base, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
-  if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
+  if (!mr && is_refusal_of_qp(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
   {
     const About about("ibv_reg_mr_iova.base");
@@ -135,7 +136,7 @@ CONFORMANCE_TEST(mr, VirtualBaseAddressZeroIsZeroBased, "ibv_reg_mr_iova.zero") 
   const Buffer target(256);
   const Mr mr(CALL(
       ibv_reg_mr_iova(own().pd, target.data(), 256, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
-  if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
+  if (!mr && is_refusal_of_qp(errno)) throw NotClaimed{"ibv_reg_mr_iova refused with " + errno_text(errno)};
   ASSERT_NE(mr, nullptr);
   EXPECT_EQ(far_writes(255, mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(target[255], 0x77);
@@ -240,7 +241,8 @@ class NullMrTest : public Fixture {
  protected:
   Mr null_mr() {
     Mr mr(CALL(ibv_alloc_null_mr(own().pd)));
-    if (!mr && is_refusal(errno)) throw NotClaimed{"ibv_alloc_null_mr refused with " + errno_text(errno)};
+    if (!mr && is_refusal_of_qp(errno))
+      throw NotClaimed{"ibv_alloc_null_mr refused with " + errno_text(errno)};
     if (!mr)
       throw Deviation{"expected: a null region; seen: null, errno " + errno_text(errno), Where::current()};
     return mr;

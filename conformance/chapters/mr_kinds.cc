@@ -23,7 +23,11 @@ CONFORMANCE_TEST(mr, RelaxedOrderingIsOfAccessesOnly, "ibv_reg_mr.relaxed-orderi
   pair(spec);
   End& own = pair().native().end;
   const Buffer buffer(length);
-  const Mr mr = make_mr(own.pd, buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  // The macro, not the function of the same name: it drops the flag where the kernel does not know it.
+  const Mr mr(
+      ibv_reg_mr(own.pd, buffer.data(), length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING));
+  if (!mr)
+    throw NotTested{"such a region is refused with " + errno_text(errno) + ": ibv_reg_mr.optional-flag"};
   for (uint64_t round = 1; round <= 50; ++round) {
     far().fill_pattern(0, length, round);
     ibv_sge element = {buffer.address(), length, mr->lkey};
@@ -99,13 +103,13 @@ CONFORMANCE_TEST_AS(Traits().limit(30), atomic, BesideTheCpus, "atomic.global") 
     throw NotClaimed{"atomic_cap is not IBV_ATOMIC_GLOB"};
   constexpr uint32_t times = 2000;  // in a round
   constexpr int least_rounds = 10, most_rounds = 1000;
+  if (!pair().has_atomics()) throw NotTested{"the far end has no atomics"};
   End& own = pair().native().end;
   uint64_t* const word = reinterpret_cast<uint64_t*>(own.buffer.data());
   __atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
-  std::atomic<bool> has_ended{false};
   std::atomic<uint64_t> added{0};
-  std::thread adder([&] {
-    for (; !has_ended.load(); ++added) __atomic_fetch_add(word, uint64_t{1} << 32, __ATOMIC_SEQ_CST);
+  std::jthread adder([&](const std::stop_token& stop) {  // ends as well where the far end's host throws
+    for (; !stop.stop_requested(); ++added) __atomic_fetch_add(word, uint64_t{1} << 32, __ATOMIC_SEQ_CST);
   });
   SendRequest request = send_request({{64, 8}}, 1, IBV_WR_ATOMIC_FETCH_AND_ADD);
   request.remote = near().address();
@@ -123,7 +127,7 @@ CONFORMANCE_TEST_AS(Traits().limit(30), atomic, BesideTheCpus, "atomic.global") 
         std::chrono::steady_clock::now() > end)
       break;
   }
-  has_ended = true;
+  adder.request_stop();
   adder.join();
   EXPECT_EQ(answer.status, IBV_WC_SUCCESS);
   EXPECT_EQ(answer.completed, times);

@@ -17,12 +17,14 @@ class Fixture : public WindowTest {
     if (status == IBV_WC_SUCCESS) mw->rkey = rkey;
     return status;
   }
-  ibv_wc_status invalidate_locally(uint32_t rkey) {
+  // Whether the request is taken and carried out is asked by ibv_post_send.rc.local-inv.
+  void invalidate_locally(uint32_t rkey) {
     ibv_send_wr wr = binder().request(IBV_WR_LOCAL_INV, nullptr);
     wr.invalidate_rkey = rkey;
     if (const int error = binder().post(wr); error != 0)
-      throw Deviation{"IBV_WR_LOCAL_INV; expected: 0; seen: " + errno_text(error), Where::current()};
-    return completion(binder().cq).status;
+      throw NotTested{"IBV_WR_LOCAL_INV is refused with " + errno_text(error)};
+    const ibv_wc wc = completion(binder().cq);
+    if (wc.status != IBV_WC_SUCCESS) throw NotTested{"IBV_WR_LOCAL_INV ends with " + wc_text(wc)};
   }
 
   // A second connection between the buffers of the two ends.
@@ -46,8 +48,10 @@ class Fixture : public WindowTest {
     ASSERT_TRUE(succeeded(binder().post_receive(1024, 64)));
     SendRequest request = send_request({{0, 8}}, 1, IBV_WR_SEND_WITH_INV);
     request.rkey = rkey;
-    if (const int error = user().post(request); is_refusal(error))
-      throw NotClaimed{"IBV_WR_SEND_WITH_INV refused with " + errno_text(error)};
+    const int error = user().post(request);
+    if (is_refusal(error) && !topology().is_loopback())
+      throw NotTested{"the far end refuses IBV_WR_SEND_WITH_INV with " + errno_text(error)};
+    if (is_refusal(error)) throw NotClaimed{"IBV_WR_SEND_WITH_INV refused with " + errno_text(error)};
     user().poll(1, scaled(std::chrono::milliseconds(200)));  // its status is not specified
     const auto deadline = std::chrono::steady_clock::now() + scaled(std::chrono::milliseconds(200));
     ibv_wc wc = {};
@@ -82,7 +86,7 @@ CONFORMANCE_TEST(mw, KeyBeforeIsOfNoUse, "ibv_alloc_mw.type2-old-key") {
   const Mw mw = window(IBV_MW_TYPE_2);
   const uint32_t before = ibv_inc_rkey(mw->rkey), rkey = ibv_inc_rkey(before);
   ASSERT_EQ(bind_with(mw, before, 0), IBV_WC_SUCCESS);
-  ASSERT_EQ(invalidate_locally(before), IBV_WC_SUCCESS);
+  invalidate_locally(before);
   ASSERT_EQ(bind_with(mw, rkey, 0), IBV_WC_SUCCESS);
   user().fill(0, 1, 0x77);
   ASSERT_EQ(write(0, rkey), IBV_WC_SUCCESS);
@@ -99,7 +103,7 @@ CONFORMANCE_TEST(mw, KeyIsUsedAgain, "ibv_alloc_mw.type2-same-key") {
     ASSERT_EQ(bind_with(mw, rkey, offset), IBV_WC_SUCCESS) << "the window at " << offset;
     ASSERT_EQ(write(offset, rkey), IBV_WC_SUCCESS) << "the window at " << offset;
     EXPECT_EQ(binder().buffer[offset], 0x77);
-    ASSERT_EQ(invalidate_locally(rkey), IBV_WC_SUCCESS);
+    invalidate_locally(rkey);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// On-demand paging: data to and from memory that has no pages yet, that has got others, that is gone. The near
-// end has the memory.
+// On-demand paging: data to and from memory that has no pages yet, that has got others, that is gone. The
+// near end has the memory.
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -61,8 +61,11 @@ class Fixture : public PairTest {
     if ((operation & IBV_ODP_SUPPORT_ATOMIC) != 0 && device().attributes().atomic_cap == IBV_ATOMIC_NONE)
       throw NotClaimed{"atomic_cap is none"};
     PairSpec spec;
+    spec.far = spec.both;
     spec.both.srq = has_srq;
     pair(spec);
+    if ((operation & IBV_ODP_SUPPORT_ATOMIC) != 0 && !pair().has_atomics())
+      throw NotTested{"the far end has no atomics"};
     int access = all_remote_access | IBV_ACCESS_ON_DEMAND;
     if ((operation & IBV_ODP_SUPPORT_ATOMIC) == 0) access &= ~IBV_ACCESS_REMOTE_ATOMIC;
     mr_ = Mr(CALL((ibv_reg_mr)(own().pd, pages_.data(), size, access)));
@@ -86,8 +89,11 @@ class Fixture : public PairTest {
   }
   // Of the far end, from the beginning of its memory; to it a READ goes behind.
   ibv_wc_status far_request(ibv_wr_opcode opcode, size_t offset, uint32_t length) {
-    SendRequest request =
-        send_request({{opcode == IBV_WR_RDMA_READ ? 8192 : is_atomic(opcode) ? 12288 : 0, length}}, 1, opcode);
+    SendRequest request = send_request({{opcode == IBV_WR_RDMA_READ ? 8192
+                                         : is_atomic(opcode)        ? 12288
+                                                                    : 0,
+                                         length}},
+                                       1, opcode);
     request.remote = pages_.address(offset);
     request.rkey = mr_->rkey;
     request.compare_add = 7;
@@ -100,7 +106,8 @@ class Fixture : public PairTest {
     ibv_recv_wr wr = {3, nullptr, &sge, 1};
     ibv_recv_wr* bad = nullptr;
     ibv_srq* const srq = pair().native().srq;
-    return srq != nullptr ? CALL(ibv_post_srq_recv(srq, &wr, &bad)) : CALL(ibv_post_recv(own().qp, &wr, &bad));
+    return srq != nullptr ? CALL(ibv_post_srq_recv(srq, &wr, &bad))
+                          : CALL(ibv_post_recv(own().qp, &wr, &bad));
   }
   bool has_pattern(size_t offset, size_t length) {
     return differs_at(pages_.data() + offset, length, 5) == length;
@@ -195,8 +202,8 @@ CONFORMANCE_TEST(odp, FetchedBefore, "odp.prefetched") {
   on_demand(IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_WRITE);
   for (int round = 0; round < 2; ++round) {
     ibv_sge list = element(0, size);
-    const int error =
-        CALL(ibv_advise_mr(own().pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &list, 1));
+    const int error = CALL(
+        ibv_advise_mr(own().pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &list, 1));
     if (error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS)
       throw NotClaimed{"ibv_advise_mr refused with " + errno_text(error)};
     ASSERT_EQ(error, 0) << errno_text(error);

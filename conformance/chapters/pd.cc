@@ -175,7 +175,7 @@ CONFORMANCE_TEST(pd, ParentDomainNeedsAPd, "ibv_alloc_parent_domain.null-pd") {
   make_parent(context(), {pd, nullptr, 0, nullptr, nullptr, nullptr});  // or it is not claimed at all
   ibv_parent_domain_init_attr attr = {};
   const Pd parent(CALL(ibv_alloc_parent_domain(context(), &attr)));
-  EXPECT_TRUE(refused(parent.get()));
+  EXPECT_TRUE(refused_with_errno(parent.get()));
 }
 
 CONFORMANCE_TEST(pd, UnknownMaskOfAParentDomainIsRefused, "ibv_alloc_parent_domain.comp-mask") {
@@ -183,7 +183,7 @@ CONFORMANCE_TEST(pd, UnknownMaskOfAParentDomainIsRefused, "ibv_alloc_parent_doma
   make_parent(context(), {pd, nullptr, 0, nullptr, nullptr, nullptr});
   ibv_parent_domain_init_attr attr = {pd, nullptr, 1u << 31, nullptr, nullptr, nullptr};
   const Pd parent(CALL(ibv_alloc_parent_domain(context(), &attr)));
-  EXPECT_TRUE(refused(parent.get()));
+  EXPECT_TRUE(refused_with_errno(parent.get()));
 }
 
 CONFORMANCE_TEST(pd, PdIsBusyWithItsParentDomain, "ibv_alloc_parent_domain.pd-busy") {

@@ -47,7 +47,7 @@ class Fixture : public PairTest {
   }
 
   // One more than `limit` is refused, or the QP has no more than `limit`.
-  void expect_bounded(ibv_qp_state from, uint8_t ibv_qp_attr::* field, int limit, int mask) {
+  void expect_bounded(ibv_qp_state from, uint8_t ibv_qp_attr::*field, int limit, int mask) {
     Qp qp = qp_in(from, IBV_QPT_RC);
     const auto to = static_cast<ibv_qp_state>(from + 1);
     ibv_qp_attr attr = values_;
@@ -242,8 +242,14 @@ CONFORMANCE_TEST(qp, AlternatePathWithoutMigration, "ibv_modify_qp.alt-path") {
 
 CONFORMANCE_TEST(qp, ResetAndUpAgain, "ibv_modify_qp.reset-clears") {
   ASSERT_EQ(near().receive(0, 64, 99), 0);  // gone after RESET
-  ASSERT_EQ(far().receive(0, 64, 99), 0);
-  for (Endpoint* end : {&near(), &far()}) ASSERT_EQ(end->to_state(IBV_QPS_RESET), 0);
+  if (topology().is_loopback()) {           // on another device it would tell of that one
+    ASSERT_EQ(far().receive(0, 64, 99), 0);
+  }
+  ASSERT_EQ(near().to_state(IBV_QPS_RESET), 0);
+  const int error = far().to_state(IBV_QPS_RESET);
+  if (error != 0 && !topology().is_loopback())
+    throw NotTested{"the far end cannot be taken to RESET: " + errno_text(error)};
+  ASSERT_EQ(error, 0);
   pair().connect();
   for (const auto& [sender, receiver] : {std::pair(&near(), &far()), {&far(), &near()}}) {
     ASSERT_EQ(receiver->receive(0, 64, 7), 0);
@@ -287,15 +293,22 @@ CONFORMANCE_TEST(qp, QueryGivesTheCreation, "ibv_query_qp.init-attr", "ibv_query
     EXPECT_EQ(init.qp_type, IBV_QPT_RC);
     EXPECT_EQ(init.sq_sig_all, 1);
     EXPECT_EQ(init.qp_context, &mark);
+    spec.signal_all = false;
+    ibv_qp_init_attr other = init_attributes(spec, send, receive);
+    Qp unsignaled(CALL(ibv_create_qp(pd, &other)));
+    ASSERT_NE(unsignaled, nullptr);
+    init = {};
+    query(unsignaled, IBV_QP_CAP, &init);
+    EXPECT_EQ(init.sq_sig_all, 0);
   }
   const About about("ibv_query_qp.cap");
   // Which attributes are valid depends on the state: in RESET a device may have none but the state.
   bring_to(qp, IBV_QPS_INIT, attributes_for(device(), {}));
   const ibv_qp_attr attr = query(qp, IBV_QP_CAP);
-  EXPECT_EQ(attr.cap.max_send_wr, created.cap.max_send_wr);
-  EXPECT_EQ(attr.cap.max_recv_wr, created.cap.max_recv_wr);
-  EXPECT_EQ(attr.cap.max_send_sge, created.cap.max_send_sge);
-  EXPECT_EQ(attr.cap.max_recv_sge, created.cap.max_recv_sge);
+  EXPECT_GE(attr.cap.max_send_wr, created.cap.max_send_wr);
+  EXPECT_GE(attr.cap.max_recv_wr, created.cap.max_recv_wr);
+  EXPECT_GE(attr.cap.max_send_sge, created.cap.max_send_sge);
+  EXPECT_GE(attr.cap.max_recv_sge, created.cap.max_recv_sge);
 }
 
 CONFORMANCE_TEST(qp, QueryGivesWhatWasSetInInit, "ibv_query_qp.access", "ibv_query_qp.port-pkey") {

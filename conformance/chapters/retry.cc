@@ -31,6 +31,11 @@ class Fixture : public PairTest {
     spec.path.timeout = 19;  // not the reason for a failure
     return spec;
   }
+  // What the far end does is in question.
+  static PairSpec of_the_responder(PairSpec spec) {
+    spec.tests_far = true;
+    return spec;
+  }
   static PairSpec silent(uint8_t timeout, uint8_t retries) {
     PairSpec spec;
     spec.path.timeout = timeout;
@@ -92,7 +97,13 @@ CONFORMANCE_TEST(retry, NotReadyInTheEnd, "retry.rnr.status", "retry.rnr.not-soo
     const microseconds time =
         time_of(send_request({{0, 8}}), IBV_WC_RNR_RETRY_EXC_ERR, "retry.rnr.status", "retry.rnr.not-never");
     ABOUT("retry.rnr.status") EXPECT_EQ(near().state(IBV_QPS_ERR), IBV_QPS_ERR);
-    expect_in_time("retry.rnr.not-sooner", "retry.rnr.not-never", time, least, std::chrono::seconds(2));
+    if (topology().is_loopback()) {
+      expect_in_time("retry.rnr.not-sooner", "retry.rnr.not-never", time, least, std::chrono::seconds(2));
+      continue;
+    }
+    // The responder says how long: some have a time of their own, whatever min_rnr_timer is.
+    ABOUT("retry.rnr.not-sooner") not_tested("how long the far end asks to wait is not known");
+    ABOUT("retry.rnr.not-never") EXPECT_LE(time, 20 * least + scaled(std::chrono::seconds(2)));
   }
 }
 
@@ -124,7 +135,7 @@ CONFORMANCE_TEST(retry, SevenIsForEver, "retry.rnr.seven", "retry.rnr.in-time") 
 }
 
 CONFORMANCE_TEST(retry, ResponderStays, "retry.rnr.responder-stays") {
-  pair(rnr(1, 14));
+  pair(of_the_responder(rnr(1, 14)));
   time_to_fail(send_request({{0, 8}}));
   EXPECT_EQ(far().state(), IBV_QPS_RTS);
   EXPECT_FALSE(far().async_event(milliseconds(20)).there);
@@ -151,7 +162,7 @@ CONFORMANCE_TEST(retry, OthersNeedNoReceive, "retry.rnr.others-need-none") {
 }
 
 CONFORMANCE_TEST(retry, TimerIsChanged, "retry.rnr.timer-changed") {
-  pair(rnr(3, 1));
+  pair(of_the_responder(rnr(3, 1)));
   wire::Modify how;
   how.mask = IBV_QP_MIN_RNR_TIMER;
   how.min_rnr_timer = 24;
@@ -164,15 +175,18 @@ CONFORMANCE_TEST(retry, EmptySharedQueues, "retry.rnr.srq", "retry.rnr.xrc") {
   {
     const About about("retry.rnr.xrc");
     try {
-      new_pair(rnr(1, 14, IBV_QPT_XRC_SEND));
+      new_pair(of_the_responder(rnr(1, 14, IBV_QPT_XRC_SEND)));
       time_to_fail(send_request({{0, 8}}));
+    } catch (const FarNotClaimed& refusal) {
+      not_tested(refusal.reason);
     } catch (const NotClaimed& refusal) {
       not_claimed(refusal.reason);
     }
   }
   const About about("retry.rnr.srq");
-  PairSpec spec = rnr(1, 14);
-  spec.both.srq = true;
+  PairSpec spec = of_the_responder(rnr(1, 14));
+  spec.far = spec.both;
+  spec.far->srq = true;
   new_pair(spec);
   time_to_fail(send_request({{0, 8}}));
 }
@@ -218,7 +232,7 @@ PairSpec half_connected(PairSpec spec) {
 }
 
 CONFORMANCE_TEST(retry, NotReadyToReceive, "retry.timeout.not-ready") {
-  const PairSpec spec = half_connected(silent(12, 1));
+  const PairSpec spec = of_the_responder(half_connected(silent(12, 1)));
   pair(spec);
   wire::Connect init = spec.path;
   init.state = IBV_QPS_INIT;
@@ -247,9 +261,13 @@ CONFORMANCE_TEST(retry, UnreliableMessagesAreDropped, "retry.unreliable.uc", "re
   for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_UD}) {
     const About about(type == IBV_QPT_UC ? ClauseId("retry.unreliable.uc") : ClauseId("retry.unreliable.ud"));
     PairSpec spec;
+    spec.tests_far = true;
     spec.both.type = type;
     try {
       new_pair(spec);
+    } catch (const FarNotClaimed& refusal) {
+      not_tested(refusal.reason);
+      continue;
     } catch (const NotClaimed& refusal) {
       not_claimed(refusal.reason);
       continue;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "support/cm.h"
@@ -111,9 +112,9 @@ constexpr std::chrono::seconds patience(5);
 CONFORMANCE_TEST(cm_verbs, SocketsCarryAStream, "rsocket.stream", "rsocket.names", "rsocket.shutdown") {
   connect_pair();
   const std::vector<uint8_t> bytes = pattern(300'000);
-  std::thread sending([&] { send(near_.fd, bytes); });
+  auto sending = std::async(std::launch::async, [&] { send(near_.fd, bytes); });
   EXPECT_EQ(receive(far_.fd, bytes.size()), bytes);
-  sending.join();
+  sending.get();  // throws what it threw
   send(far_.fd, pattern(7));
   EXPECT_EQ(receive(near_.fd, 7), pattern(7));
   {

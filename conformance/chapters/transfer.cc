@@ -133,8 +133,9 @@ class TypeTest : public PairTest {
     return spec;
   }
   // With elements in both queues; NotClaimed where the device has fewer.
-  void make(uint32_t sends, uint32_t receives) {
+  void make(uint32_t sends, uint32_t receives, bool tests_receiver) {
     PairSpec wanted = spec();
+    wanted.tests_far = tests_receiver;
     wanted.both.send_sges = sends;
     wanted.both.receive_sges = receives;
     pair(wanted);
@@ -167,7 +168,7 @@ class GatherTest final : public TypeTest {
     const std::vector<std::vector<Element>> lists = {{{67, 1}, {200, 7}, {129, 64}, {301, 33}},
                                                      {{1, 1}, {3, 1}, {2, 1}, {0, 1}},
                                                      {{4000, 96}, {64, 3}, {65, 3}, {66, 150}}};
-    make(4, 1);
+    make(4, 1, false);
     near().fill_pattern(0, 4096, 5);
     for (const auto& list : lists) {
       far().fill(0, 1024, Buffer::untouched);
@@ -191,7 +192,7 @@ class ScatterTest final : public TypeTest {
     std::vector<Element> list = {{1000, 5}, {701, 1}, {512, 30}, {900, 99}};
     const bool is_datagram = type_.type == IBV_QPT_UD;
     if (is_datagram) list.insert(list.begin(), {0, 40});
-    make(1, static_cast<uint32_t>(list.size()));
+    make(1, static_cast<uint32_t>(list.size()), true);
     near().fill_pattern(0, 1024, 5);
     for (const uint32_t length : {3u, 5u, 6u, 60u, 135u}) {
       SCOPED_TRACE(std::to_string(length) + " bytes");

@@ -100,6 +100,9 @@ class PathMtuTest final : public TransferTest {
       } catch (const Deviation&) {
         if (mtu == most) throw;
         continue;  // no page says that a device takes each of the smaller ones
+      } catch (const NotTested&) {
+        if (mtu == most) throw;
+        continue;  // nor that the far end's does
       }
       const uint32_t bytes = 128u << mtu;
       SCOPED_TRACE("path MTU " + std::to_string(bytes));

@@ -18,6 +18,12 @@ class Fixture : public PairTest {
     spec.both.receive_sges = receive_sges;
     return spec;
   }
+  // The same; the receiver is in question.
+  static PairSpec receiving(uint32_t receive_sges = 1) {
+    PairSpec spec = datagrams(receive_sges);
+    spec.tests_far = true;
+    return spec;
+  }
   static wire::MakeEnd datagram_end(const Endpoint* lender = nullptr) {
     wire::MakeEnd spec;
     spec.type = IBV_QPT_UD;
@@ -36,7 +42,7 @@ class Fixture : public PairTest {
 };
 
 CONFORMANCE_TEST(ud, DataBehindTheHeader, "ud.grh.offset", "ud.grh.gids", "ud.source") {
-  pair(datagrams());
+  pair(receiving());
   near().fill_pattern(1024, 8, 5);
   ASSERT_EQ(far().receive(64, 128), 0);
   send(near(), message());
@@ -61,7 +67,7 @@ CONFORMANCE_TEST(ud, DataBehindTheHeader, "ud.grh.offset", "ud.grh.gids", "ud.so
 }
 
 CONFORMANCE_TEST(ud, HeaderIsScattered, "ud.grh.scatter") {
-  pair(datagrams(3));
+  pair(receiving(3));
   if (far().facts().receive_sges < 3) throw NotClaimed{"fewer than three elements"};
   near().fill_pattern(1024, 8, 5);
   ASSERT_EQ(far().receive({{1, {{0, 7}, {100, 35}, {200, 64}}}}), 0);
@@ -74,7 +80,7 @@ CONFORMANCE_TEST(ud, HeaderIsScattered, "ud.grh.scatter") {
 }
 
 CONFORMANCE_TEST(ud, QKeys, "ud.qkey.matches", "ud.qkey.differs", "ud.qkey.changed") {
-  pair(datagrams());
+  pair(receiving());
   constexpr uint32_t key = 0x11111111;
   const auto arrives = [&](uint32_t qkey) {
     SendRequest request = message(qkey);
@@ -109,10 +115,10 @@ CONFORMANCE_TEST(ud, QKeys, "ud.qkey.matches", "ud.qkey.differs", "ud.qkey.chang
 }
 
 CONFORMANCE_TEST(ud, NobodyThere, "ud.destination.absent") {
-  pair(datagrams());
+  pair(receiving());
   uint32_t gone = 0;
   {
-    const Endpoint end(topology().far(), datagram_end());
+    const Endpoint end(topology().near(), datagram_end());
     gone = end.facts().qpn;
   }
   SendRequest request = message();
@@ -125,7 +131,7 @@ CONFORMANCE_TEST(ud, NobodyThere, "ud.destination.absent") {
 }
 
 CONFORMANCE_TEST(ud, NotReady, "ud.destination.not-ready") {
-  PairSpec spec = datagrams();
+  PairSpec spec = receiving();
   spec.is_connected = false;
   pair(spec);
   ASSERT_EQ(near().connect(far().facts()), 0);
@@ -167,8 +173,8 @@ CONFORMANCE_TEST(ud, EachToItsOwn, "ud.destination.each", "ud.many-senders") {
 }
 
 CONFORMANCE_TEST(ud, ConnectionsAreLeftAlone, "ud.destination.connected") {
-  pair(datagrams());
-  Endpoint near_rc(topology().near(), {}), far_rc(topology().far(), {});
+  pair(receiving());
+  Endpoint near_rc(topology().far(), {}), far_rc(topology().near(), {});
   ASSERT_EQ(near_rc.connect(far_rc.facts()), 0);
   ASSERT_EQ(far_rc.connect(near_rc.facts()), 0);
   ASSERT_EQ(far_rc.receive(0, 128), 0);
@@ -194,7 +200,7 @@ CONFORMANCE_TEST(ud, ToItself, "ud.itself") {
 
 CONFORMANCE_TEST(ud, ShortReceive, "ud.short-receive") {
   for (const uint32_t room : {1u, 20u, 40u, 47u}) {
-    new_pair(datagrams());
+    new_pair(receiving());
     ASSERT_EQ(far().receive(64, room), 0);
     send(near(), message());
     for (const Completion& received : far().poll(1, scaled(std::chrono::milliseconds(20)), true))

@@ -68,7 +68,8 @@ class HeaderTest : public PairTest {
     wr.wr.ud = {ah_, end_->facts().qpn, own().qkey};
     EXPECT_TRUE(succeeded(own().post(wr)));
     for (const ibv_wc& wc : completions(own().cq, 2)) {
-      if (wc.status != IBV_WC_SUCCESS) throw Deviation{"a datagram to itself; seen: " + wc_text(wc), Where::current()};
+      if (wc.status != IBV_WC_SUCCESS)
+        throw Deviation{"a datagram to itself; seen: " + wc_text(wc), Where::current()};
       if (wc.wr_id == 2 && (wc.wc_flags & IBV_WC_GRH) == 0) throw NotTested{"the message has no GRH"};
     }
     const std::string bytes(reinterpret_cast<const char*>(own().buffer.data()), 40);
@@ -158,14 +159,16 @@ CONFORMANCE_TEST(ud, Ipv6Header, "ud.grh.ipv6.fields", "ud.grh.ipv6.payload-leng
 
 }  // namespace header
 
-// The near end sends to the far one.
+// The near end sends to the far one, which is in question.
 class DatagramTest : public PairTest {
  protected:
   static PairSpec spec(bool has_srq, uint32_t receive_sges = 1) {
     PairSpec spec;
     spec.both.type = IBV_QPT_UD;
     spec.both.receive_sges = receive_sges;
-    spec.both.srq = has_srq;
+    spec.far = spec.both;
+    spec.far->srq = has_srq;
+    spec.tests_far = true;
     return spec;
   }
   void send(uint32_t bytes) {

@@ -100,14 +100,9 @@ CONFORMANCE_TEST(wr, AbortDiscards, "ibv_wr_abort.discards") {
 
 CONFORMANCE_TEST(wr, FailureAbortsTheBatch, "ibv_wr_complete.failure") {
   connect();
-  ibv_qp_attr attr = {};
-  ibv_qp_init_attr init = {};
-  const int error = CALL(ibv_query_qp(qp_, &attr, IBV_QP_CAP, &init));
-  expect_query(error);
-  ASSERT_TRUE(succeeded(error));
   start();
   // More than there is room for, also in a queue that is counted in units of memory.
-  for (uint32_t i = 0; i <= 16 * attr.cap.max_send_wr + 1024; ++i) {
+  for (uint32_t i = 0; i <= 16 * made_.max_send_wr + 1024; ++i) {
     ibv_wr_rdma_write(qpx_, far_rkey(), far().address(2048));
     sge(0, 8);
   }

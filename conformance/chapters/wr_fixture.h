@@ -46,7 +46,12 @@ class ExtendedQpTest : public PairTest {
     ibv_qp_init_attr_ex attr = attributes(type, operations);
     attr.cap.max_inline_data = inline_data;
     qp_ = create(attr);
+    // A device without inline data may make the QP all the same, and say so.
+    if (attr.cap.max_inline_data < inline_data)
+      throw NotClaimed{"max_inline_data is " + std::to_string(attr.cap.max_inline_data)};
+    made_ = attr.cap;
     qpx_ = CALL(ibv_qp_to_qp_ex(qp_));
+    if (qpx_ == nullptr) throw Deviation{"ibv_qp_to_qp_ex; expected: not null; seen: null", Where::current()};
     far_spec_.type = type;
     far_.emplace(topology().far(), far_spec_);
     mr_ = make_mr(pd_, buffer_);
@@ -73,6 +78,7 @@ class ExtendedQpTest : public PairTest {
   Cq cq_;
   Mr mr_;
   Qp qp_;
+  ibv_qp_cap made_ = {};  // of qp_, as its creation told
   wire::MakeEnd far_spec_;
   ibv_qp_ex* qpx_ = nullptr;
 

@@ -63,6 +63,8 @@ CONFORMANCE_TEST(wr, SendInvalidates, "ibv_wr_post.send-inv") {
   far_spec_.access |= IBV_ACCESS_MW_BIND;
   connect(rc_operations | IBV_QP_EX_WITH_SEND_WITH_INV);
   const wire::Window window = far().bind_window(true, 0, 64, IBV_ACCESS_REMOTE_WRITE);
+  if (window.status != IBV_WC_SUCCESS && !topology().is_loopback())
+    throw NotTested{"the far end binds no window: " + name_of(window.status)};
   ASSERT_EQ(window.status, IBV_WC_SUCCESS);
   const auto write_to_window = [&] {
     start();

@@ -90,7 +90,7 @@ class Fixture : public PairTest {
     if (operations != 0) sender.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     sender.send_ops_flags = operations;
     Qp qp(CALL(ibv_create_qp_ex(context(), &sender)));
-    if (!qp && operations != 0 && is_refusal(errno))
+    if (!qp && operations != 0 && is_refusal_of_qp(errno))
       throw NotClaimed{"an extended sender is refused with " + errno_text(errno)};
     if (!qp) throw Deviation{"XRC QPs are claimed; errno " + errno_text(errno), Where::current()};
     return qp;

@@ -11,7 +11,7 @@ import scripted
 class Peer(unittest.TestCase):
     def test_of_another_version_is_refused_in_one_line(self):
         for answer, why in ((struct.pack("<I", 99) + b"what a version 99 says", "version 99"), (b"", "malformed"),
-                            (struct.pack("<I", 5), "malformed")):
+                            (struct.pack("<I", 6), "malformed")):
             with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as server:
                 server.settimeout(scripted.TIME)
 

@@ -105,4 +105,10 @@ void need_family(std::string_view clause) {
     if (family->clause == clause) throw NotTested{why_not_run(*family, cause)};
 }
 
+bool is_working(std::string_view family_clause) {
+  return broken_families == nullptr ||
+         std::none_of(broken_families->begin(), broken_families->end(),
+                      [&](const auto& broken) { return broken.first->clause == family_clause; });
+}
+
 }  // namespace conformance

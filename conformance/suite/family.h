@@ -44,5 +44,7 @@ void use_broken_families(const BrokenFamilies& broken);  // in this process; the
 // Within a test: what follows needs the family of this clause, though not all that the test's clauses apply
 // to does. Throws NotTested if the run has found that the family does not work at all.
 void need_family(std::string_view clause);
+// The same, for a test that can do without.
+bool is_working(std::string_view family_clause);
 
 }  // namespace conformance

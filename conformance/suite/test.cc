@@ -61,6 +61,9 @@ void Test::TestBody() {
   } catch (const Deviation& deviation) {
     ADD_FAILURE_AT(deviation.where.file_name(), static_cast<int>(deviation.where.line())) << deviation.text;
     has_ended = true;
+  } catch (const FarNotClaimed& refusal) {
+    report_finding(Finding::Kind::not_tested, innermost(), refusal.reason);
+    report_unreached();
   } catch (const NotClaimed& refusal) {
     report_finding(Finding::Kind::not_claimed, innermost(), refusal.reason);
     report_unreached();
@@ -106,9 +109,18 @@ testing::AssertionResult refused(int result, std::initializer_list<int> allowed)
 
 testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed) {
   const int error = errno;
-  if (result == nullptr && is_allowed(error, allowed)) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "expected: null with errno " << list_of(allowed)
+  if (result == nullptr && ((allowed.size() == 0 && error == 0) || is_allowed(error, allowed)))
+    return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: null"
+                                     << (allowed.size() == 0 ? "" : " with errno " + list_of(allowed))
                                      << "; seen: " << result_text(result, error);
+}
+
+testing::AssertionResult refused_with_errno(const void* result) {
+  const int error = errno;
+  if (result == nullptr && error > 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected: null with an errno value; seen: "
+                                     << result_text(result, error);
 }
 
 testing::AssertionResult succeeded(int result) {

@@ -29,6 +29,8 @@ struct Deviation {  // something the test needs, and the device claims, did not 
 struct NotClaimed {  // the device says that it does not have this, and refused properly
   std::string reason;
 };
+struct FarNotClaimed : NotClaimed {  // the device of the far end says so; the one under test may have it
+};
 struct NotTested {  // the machine or the topology lacks what the test needs
   std::string reason;
 };
@@ -41,8 +43,8 @@ class Test : public testing::Test {
   virtual void run() = 0;
 };
 
-// As long as it exists, findings concern one clause of the test, not all of them. If one of them ends the test,
-// the clauses that nothing was found of are NOT TESTED.
+// As long as it exists, findings concern one clause of the test, not all of them. If one of them ends the
+// test, the clauses that nothing was found of are NOT TESTED.
 class About {
  public:
   explicit About(ClauseId clause);
@@ -77,7 +79,7 @@ void not_claimed(const std::string& reason);
 void not_tested(const std::string& reason);
 
 const Options& options();
-void use_options(const Options& options);  // of this process; they must outlive it
+void use_options(const Options& options);                          // of this process; they must outlive it
 std::chrono::milliseconds scaled(std::chrono::milliseconds time);  // times --time-scale
 // Pause between two checks of a condition. Not sched_yield(2): Linux 6.18, with a scheduling group for each
 // session, has been seen to leave both processors for two seconds to a program one thread of which yields
@@ -86,8 +88,11 @@ void give_way();
 
 // "Returns the value of errno on failure": some positive errno value, or one of those named.
 testing::AssertionResult refused(int result, std::initializer_list<int> allowed = {});
-// "Returns NULL on failure and sets errno"; to be called while errno is still that of the call.
+// "Returns NULL on failure": no errno is promised, and none may be set. Else one of those named. To be called
+// while errno is still that of the call.
 testing::AssertionResult refused(const void* result, std::initializer_list<int> allowed = {});
+// "Returns NULL on failure and sets errno."
+testing::AssertionResult refused_with_errno(const void* result);
 testing::AssertionResult succeeded(int result);
 
 }  // namespace conformance

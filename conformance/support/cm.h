@@ -82,6 +82,7 @@ class CmFar {
   ibv_wc completion(bool receives);
 
   Link& link_;
+  const bool is_loopback_;
 };
 
 // Ids of the near end, on a channel of its own.
@@ -131,6 +132,8 @@ class CmTest : public DeviceTest {
 
  private:
   void start_over();
+  // A call of the far end: on another device its failure tells nothing of the near one.
+  void far_must(int error, const char* what, Where where);
 
   std::vector<SocketAddress> addresses_;
   EventChannel channel_;  // outlives the ids
@@ -139,7 +142,8 @@ class CmTest : public DeviceTest {
 
  protected:
   CmId listener_, near_;
-  QpSpec near_qp_;  // that ask and establish make
+  QpSpec near_qp_;        // that ask and establish make
+  ibv_qp_cap made_ = {};  // what it is told to have
 };
 
 }  // namespace conformance

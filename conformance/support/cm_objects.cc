@@ -151,9 +151,9 @@ ibv_qp_init_attr queue_attributes(rdma_cm_id* id, const QpSpec& spec) {
   return attr;
 }
 
-void make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
+ibv_qp_cap make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
   ibv_qp_init_attr attr = queue_attributes(id, spec);
-  if (CALL(rdma_create_qp(id, nullptr, &attr)) == 0) return;
+  if (CALL(rdma_create_qp(id, nullptr, &attr)) == 0) return attr.cap;
   const int error = errno;
   if (spec.inline_data > 0 && is_refusal_of_qp(error))
     throw NotClaimed{"a QP with inline data refused with " + errno_text(error)};
@@ -165,11 +165,10 @@ void make_qp(rdma_cm_id* id, const QpSpec& spec, Where where) {
 ibv_qp_attr attributes_of(ibv_qp* qp) {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};
-  const int error = CALL(ibv_query_qp(qp, &attr,
-                                      IBV_QP_STATE | IBV_QP_CAP | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                          IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
-                                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN | IBV_QP_QKEY,
-                                      &init));
+  const int mask = IBV_QP_STATE | IBV_QP_CAP | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                   IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+                   IBV_QP_DEST_QPN | IBV_QP_QKEY;
+  const int error = CALL(ibv_query_qp(qp, &attr, mask, &init));
   expect_query(error);
   EXPECT_TRUE(succeeded(error));
   return attr;

@@ -89,9 +89,10 @@ CmId make_id(rdma_event_channel* channel, rdma_port_space space = RDMA_PS_TCP,
 ibv_qp_type type_of(rdma_port_space space);
 // Attributes for a QP of this identifier's type that the device says it can have; CQs are the library's.
 ibv_qp_init_attr queue_attributes(rdma_cm_id* id, const QpSpec& spec = {});
-// Throws NotClaimed where the device refuses a UD QP, or inline data: these are optional.
-void make_qp(rdma_cm_id* id, const QpSpec& spec = {}, Where where = Where::current());
-ibv_qp_attr attributes_of(ibv_qp* qp);  // all that the CM sets
+// Throws NotClaimed where the device refuses a UD QP, or inline data: these are optional. Returns the
+// capabilities that rdma_create_qp tells.
+ibv_qp_cap make_qp(rdma_cm_id* id, const QpSpec& spec = {}, Where where = Where::current());
+ibv_qp_attr attributes_of(ibv_qp* qp);  // all that the CM sets; throws NotClaimed as expect_query() does
 
 // The parameters of a connection, with bytes of their own.
 struct ConnectionSpec {

@@ -141,7 +141,7 @@ wire::HelloAnswer Host::hello(const wire::Hello& hello) {
   return answer;
 }
 
-ibv_qp_cap Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
+ibv_qp_cap Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec, ibv_srq_attr& made_queue) {
   if ((device_.attributes().device_cap_flags & IBV_DEVICE_XRC) == 0)
     throw NotClaimed{"device_cap_flags has no XRC"};
   ibv_xrcd_init_attr fresh = {};
@@ -163,6 +163,7 @@ ibv_qp_cap Host::make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec) {
   queue.cq = hosted.cqs().receives();
   hosted.srq = Srq(CALL(ibv_create_srq_ex(device_.context(), &queue)));
   if (!hosted.srq) throw Deviation{"an XRC SRQ; seen: " + errno_text(errno), Where::current()};
+  made_queue = queue.attr;
   ibv_qp_init_attr_ex sending = {}, receiving = {};
   sending.qp_type = IBV_QPT_XRC_SEND;
   sending.comp_mask = IBV_QP_INIT_ATTR_PD;
@@ -199,10 +200,12 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
     end.receive_cq = make_cq(device_, spec.cq_entries, hosted->channel);
   ibv_pd* pd = hosted->memory().pd;
   ibv_qp_cap made = {};
+  ibv_srq_attr queue = {};
   if (spec.type == IBV_QPT_XRC_SEND) {
-    made = make_xrc(*hosted, spec);
+    made = make_xrc(*hosted, spec, queue);
   } else {
-    if (spec.srq) hosted->srq = make_srq(device_, pd, spec.receive_depth, spec.receive_sges);
+    if (spec.srq)
+      hosted->srq = make_srq(device_, pd, spec.receive_depth, spec.receive_sges, Where::current(), &queue);
     const QpSpec qp{spec.type,         spec.send_depth,   spec.receive_depth,
                     spec.send_sges,    spec.receive_sges, spec.inline_data,
                     hosted->srq.get(), spec.signal_all,   nullptr};
@@ -226,9 +229,7 @@ wire::EndFacts Host::make(const wire::MakeEnd& spec) {
   facts.send_depth = made.max_send_wr, facts.receive_depth = made.max_recv_wr;
   facts.send_sges = made.max_send_sge, facts.receive_sges = made.max_recv_sge;
   facts.inline_data = made.max_inline_data;
-  ibv_srq_attr queue = {};
-  if (hosted->srq && ibv_query_srq(hosted->srq, &queue) == 0)
-    facts.receive_depth = queue.max_wr, facts.receive_sges = queue.max_sge;
+  if (hosted->srq) facts.receive_depth = queue.max_wr, facts.receive_sges = queue.max_sge;
   facts.atomics = device_.attributes().atomic_cap;
   facts.largest = device_.port().max_msg_sz;
   facts.reads_as_responder = static_cast<uint32_t>(device_.attributes().max_qp_rd_atom);

@@ -32,6 +32,9 @@ class Descriptor {
 // A hosted end: an End with what only some of them have.
 struct HostedEnd {
   explicit HostedEnd(size_t buffer) : end(buffer) {}
+  ~HostedEnd() {
+    if (srq) end.qp = Qp();  // before its SRQ, which goes before `end`
+  }
 
   std::shared_ptr<HostedEnd> lender;  // whose PD, buffer and region it uses, or null
   Channel channel;                    // before the CQs: they are destroyed first
@@ -105,7 +108,8 @@ class Host {
   wire::Result multicast(const wire::Multicast&);
 
   std::shared_ptr<HostedEnd> pointer_to(uint32_t end);
-  ibv_qp_cap make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec);  // of its sending half
+  // The capabilities of its sending half.
+  ibv_qp_cap make_xrc(HostedEnd& hosted, const wire::MakeEnd& spec, ibv_srq_attr& made_queue);
   std::optional<wire::Event> take_event(const HostedEnd& hosted);
   Service& service_for(uint16_t kind);
 

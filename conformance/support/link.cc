@@ -8,11 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
 #include "suite/test.h"
+#include "support/cm_messages.h"
 #include "support/host.h"
 
 namespace conformance {
@@ -79,6 +82,20 @@ bool receive_frame(int descriptor, std::string& frame, size_t least, Clock::time
   reader(length);
   if (length < least || length > wire::largest_message) return false;
   return receive_all(descriptor, frame, length, deadline);
+}
+
+// Requests that tell of the device of the far end alone: objects on it, and their states. What others miss
+// the near end may have caused.
+bool is_of_the_far_device(wire::Kind kind) {
+  using wire::CmKind;
+  using wire::Kind;
+  constexpr Kind objects[] = {Kind::make, Kind::connect, Kind::query, Kind::register_region,
+                              Kind::bind_window};
+  constexpr CmKind identifiers[] = {CmKind::open, CmKind::listen,  CmKind::reserve,
+                                    CmKind::bind, CmKind::make_qp, CmKind::join};
+  const auto is_kind = [kind](auto one) { return static_cast<Kind>(one) == kind; };
+  return std::any_of(std::begin(objects), std::end(objects), is_kind) ||
+         std::any_of(std::begin(identifiers), std::end(identifiers), is_kind);
 }
 
 int connect_once(const std::string& host, const std::string& port, Clock::time_point deadline) {
@@ -155,18 +172,32 @@ std::string StreamLink::exchange(wire::Kind kind, const std::string& request, mi
   wire::Writer head;
   head(static_cast<uint16_t>(kind));
   trace("far: request " + std::to_string(static_cast<unsigned>(kind)));
-  if (!send_frame(descriptor_, head.bytes, request, deadline)) fail("it takes no requests, or has ended");
+  if (!send_frame(descriptor_, head.bytes, request, deadline)) end_with("it takes no requests, or has ended");
   std::string frame;
-  if (!receive_frame(descriptor_, frame, 1, deadline)) fail("it does not answer, or has ended");
-  return outcome_of(static_cast<Outcome>(frame[0]), frame.substr(1));
+  if (!receive_frame(descriptor_, frame, 1, deadline)) end_with("it does not answer, or has ended");
+  const auto outcome = static_cast<Outcome>(frame[0]);
+  std::string answer = frame.substr(1);
+  if (is_of_another_device_ && outcome == Outcome::not_claimed)
+    throw FarNotClaimed{{"the far end: " + answer}};
+  if (is_of_another_device_ && outcome == Outcome::deviation && is_of_the_far_device(kind))
+    throw NotTested{"the far end: " + answer};
+  return outcome_of(outcome, std::move(answer));
+}
+
+void StreamLink::end_with(const std::string& what) const {
+  if (is_of_another_device_) throw NotTested{"the host of the far end: " + what};
+  fail(what);
 }
 
 std::unique_ptr<StreamLink> StreamLink::to(const std::string& address, milliseconds time) {
   const auto [host, port] = host_and_port(address);
   const auto deadline = Clock::now() + time;
   do {
-    if (const int descriptor = connect_once(host, port, deadline); descriptor >= 0)
-      return std::make_unique<StreamLink>(descriptor);
+    if (const int descriptor = connect_once(host, port, deadline); descriptor >= 0) {
+      auto link = std::make_unique<StreamLink>(descriptor);
+      link->is_of_another_device_ = true;
+      return link;
+    }
     std::this_thread::sleep_for(milliseconds(50));  // between two attempts
   } while (Clock::now() < deadline);
   throw std::runtime_error("no verbs-conformance --serve at " + host + ", port " + port);

@@ -60,15 +60,19 @@ class StreamLink final : public Link {
   explicit StreamLink(int descriptor);
   ~StreamLink() override;
 
-  // HOST or HOST:PORT. Throws std::runtime_error when there is no answer within the time.
+  // The host of another device, at HOST or HOST:PORT. Throws std::runtime_error when there is no answer
+  // within the time. What concerns that device alone, and the end of its host, leaves a clause NOT TESTED:
+  // call() throws FarNotClaimed or NotTested.
   static std::unique_ptr<StreamLink> to(const std::string& address, std::chrono::milliseconds time);
 
   const wire::HelloAnswer& peer() const { return peer_; }
 
  private:
   std::string exchange(wire::Kind kind, const std::string& request, std::chrono::milliseconds work) override;
+  [[noreturn]] void end_with(const std::string& what) const;
 
   int descriptor_;
+  bool is_of_another_device_ = false;
   std::mutex one_at_a_time_;
   wire::HelloAnswer peer_;
 };

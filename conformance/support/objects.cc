@@ -73,12 +73,14 @@ Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Wh
   return make_mr(pd, buffer, access, where);
 }
 
-Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, uint32_t sges, Where where) {
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth, uint32_t sges, Where where, ibv_srq_attr* made) {
   if (device.attributes().max_srq == 0) throw NotClaimed{"max_srq is 0"};
   ibv_srq_init_attr attr = {};
   attr.attr.max_wr = std::min(depth, static_cast<uint32_t>(device.attributes().max_srq_wr));
   attr.attr.max_sge = std::min(sges, static_cast<uint32_t>(device.attributes().max_srq_sge));
-  return Srq(required(CALL(ibv_create_srq(pd, &attr)), "an SRQ", where));
+  Srq srq(required(CALL(ibv_create_srq(pd, &attr)), "an SRQ", where));
+  if (made != nullptr) *made = attr.attr;
+  return srq;
 }
 
 Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where) {

@@ -20,8 +20,8 @@ constexpr int all_remote_access =
 
 // Does this errno value say that the device has no such thing?
 bool is_refusal(int error);
-// Of a QP that was not created: ibv_create_qp(3) promises NULL and no errno value, and a provider may set
-// none for a type that it does not have.
+// The same of an object that was not created. Most pages promise NULL and no errno value, and a provider may
+// set none for what it does not have.
 bool is_refusal_of_qp(int error);
 
 Pd make_pd(Device& device, Where where = Where::current());
@@ -39,7 +39,9 @@ int claimed_access(const Device& device, int access);
 // Of an end of this type. A device that has no QPs but those of datagrams may refuse remote rights as not
 // supported: a datagram's region is then made without them.
 Mr make_mr_of(ibv_qp_type type, ibv_pd* pd, const Buffer& buffer, int access, Where where = Where::current());
-Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, uint32_t sges = 1, Where where = Where::current());
+// `made`: the attributes that ibv_create_srq tells.
+Srq make_srq(Device& device, ibv_pd* pd, uint32_t depth = 8, uint32_t sges = 1, Where where = Where::current(),
+             ibv_srq_attr* made = nullptr);
 Mw make_mw(ibv_pd* pd, ibv_mw_type type, Where where = Where::current());
 
 struct QpSpec {

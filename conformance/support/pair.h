@@ -18,12 +18,15 @@ struct PairSpec {
   wire::Connect path;                // `other` and `end` are filled in
   std::optional<wire::MakeEnd> far;  // where the far end is to be another than the near one
   bool is_connected = true;
+  // The clause is about the end that answers, or receives: far is on the device under test then, and near at
+  // the peer. In one process there is no difference; native() is for other pairs.
+  bool tests_far = false;
 };
 
 // Makes the near and far ends of a test.
 class Topology {
  public:
-  explicit Topology(Device& device);  // throws Deviation when the peer does not answer
+  explicit Topology(Device& device);  // throws NotTested when the peer does not answer
   Link& near() { return near_; }
   Link& far() { return far_ ? *far_ : near_; }
   Host& host() { return host_; }

@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 32;
+inline constexpr uint32_t kLayoutVersion = 33;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -308,8 +308,84 @@ struct SharedSrq {
   // written by the owner when it resizes the queue; growth_offset first. SrqGrowth[kMaxSrqGrowths]
   std::atomic<uint32_t> growths;
   uint64_t growth_offset;
+  // Line 4, written by the owner at creation: tag matching (adapter/tag_list.h).
+  alignas(kCacheLine) uint64_t tag_offset;  // SharedTag[tag_count]; 0: the queue matches no tags
+  uint64_t tag_address;                     // the same in the owner's address space
+  uint32_t tag_count;
+  // Line 5, TagPhase: written by the owner, and by requesters whose message matched no tag.
+  alignas(kCacheLine) std::atomic<uint64_t> tag_phase;
 };
-static_assert(sizeof(SharedSrq) == 4 * kCacheLine);
+static_assert(sizeof(SharedSrq) == 6 * kCacheLine);
+
+// Tag matching: how many messages met no tag, and up to which tag the list is used. Tags that the program adds
+// before it knows of all unexpected messages are not used: the order of messages would be lost
+// (ibv_post_srq_ops(3), "phase synchronization").
+struct TagPhase {
+  uint16_t unexpected;  // modulo 2^16, as mlx5 counts (mlx5_wqe_tm_seg::sw_cnt)
+  uint64_t enabled;     // number of the last tag that is in use, 48 bits
+  static constexpr uint64_t kNumberMask = (uint64_t{1} << 48) - 1;
+  static constexpr TagPhase unpack(uint64_t w) { return {static_cast<uint16_t>(w >> 48), w & kNumberMask}; }
+  constexpr uint64_t pack() const { return uint64_t{unexpected} << 48 | (enabled & kNumberMask); }
+};
+
+enum class TagState : uint8_t {
+  kFree = 0,    // the owner's
+  kPosted = 1,  // to be matched; TagWord::number
+  kTaken = 2,   // by the message of TagWord::worker
+  kLost = 3,    // its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN), and it is the owner's again
+};
+
+// SharedTag::word. The numbers count all tags that were added, so no word of a posted tag comes twice.
+struct TagWord {
+  TagState state;
+  uint64_t number;  // kPosted: 48 bits; kTaken: the low 38 of these
+  uint32_t worker;  // kTaken: Worker::pack()
+  static constexpr TagWord unpack(uint64_t w) {
+    const auto state = static_cast<TagState>(w & 3);
+    if (state != TagState::kTaken) return {state, w >> 2, 0};
+    return {state, w >> 26, static_cast<uint32_t>(w >> 2) & 0xffffff};
+  }
+  constexpr uint64_t pack() const {
+    const uint64_t rest = state != TagState::kTaken ? number : number << 24 | (worker & 0xffffff);
+    return rest << 2 | static_cast<uint64_t>(state);
+  }
+};
+
+inline constexpr uint32_t kTagHeaderSize = 64;  // the longest request for a rendezvous, as mlx5
+
+// A tagged buffer. The owner writes the first line while the tag is free; the taker writes the headers of the
+// message (ibv_tmh, ibv_rvh) into the second one.
+struct SharedTag {
+  alignas(kCacheLine) std::atomic<uint64_t> word;  // TagWord
+  uint64_t tag;
+  uint64_t mask;
+  WqeSge sge;  // length 0: none
+  alignas(kCacheLine) std::byte header[kTagHeaderSize];
+};
+static_assert(sizeof(SharedTag) == 2 * kCacheLine);
+
+inline constexpr uint32_t kMostTags = 0xffff;
+// In place of a slot: kTagSlot + index of a tag.
+inline constexpr uint32_t kTagSlot = 1u << 30;
+
+// What becomes of a tag when the completion that names it is polled.
+enum class TagEnd : uint32_t {
+  kFree = 0,        // it is free
+  kMore = 1,        // there will be another completion
+  kRendezvous = 2,  // the owner fetches the message
+};
+
+// The first bytes of Cqe::payload of a completion of tag matching: an operation on the list, or a message to an
+// SRQ with tags. `opcode` of the entry is IBV_WC_TM_ADD to IBV_WC_TM_NO_TAG.
+struct TagCompletion {
+  uint64_t tag = 0;       // of a message that was matched
+  uint64_t wr_id = 0;     // of an operation on the list
+  uint32_t app_ctx = 0;   // likewise of the message, host byte order
+  uint32_t wc_flags = 0;  // IBV_WC_TM_*
+  TagEnd end = TagEnd::kFree;
+  uint32_t send_number = 0;  // end of a rendezvous: 1 + that of its last send request, low 32 bits; or 0
+};
+static_assert(sizeof(TagCompletion) == kCqeFirstLine);
 
 // One doubling of a shared receive queue (ibv_modify_srq(3)). Growth i, from 0, has an order ring of its own,
 // with 1 << (SharedSrq::order + i + 1) words, and as many slots as the queue had before. Slots never move, so

@@ -42,6 +42,8 @@ struct DeviceLimits {
   uint64_t max_mr_size = UINT64_MAX;  // bytes
   uint64_t max_srq_wr = 32768;
   uint64_t max_srq_sge = 30;
+  uint64_t max_num_tags = 127;          // of an SRQ that matches tags; 0: none does
+  uint64_t max_tag_ops = 8192;          // on its tags, that are not polled: tm_caps.max_ops
   uint64_t max_qp_rd_atom = 16;         // as responder
   uint64_t max_qp_init_rd_atom = 16;    // as initiator
   uint64_t max_mcast_qp_attach = 240;   // QPs in one group

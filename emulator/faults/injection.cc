@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "faults/draw.h"
 
@@ -248,6 +249,8 @@ bool Injection::holds_poll(uint32_t cq, int64_t now) {
   std::lock_guard lock(mutex_);
   grow(held_polls_, cq);
   if (now < held_polls_[cq]) return true;
+  // The call after a hold finds what is there, or a rule for each call would hide it for ever.
+  if (std::exchange(held_polls_[cq], 0) != 0) return false;
   grow(polls_, cq);
   const Event event{cq, kAny, ++polls_[cq], 0};
   for (size_t i = 0; i < plan_.rules.size(); ++i)

@@ -97,6 +97,7 @@ enum class Step : uint8_t {
   kSmallRequest,  // posted, carried out and ended at once; qpn: of the requester; opcode: enum ibv_wr_opcode
   kManagement,    // a message of the connection manager; opcode: the low byte of its attribute ID;
                   // wr_id: its transaction ID
+  kRetry,         // a request is to be sent again; opcode: enum ibv_wr_opcode; more: vendor_err
 };
 
 struct TimelineRecord {

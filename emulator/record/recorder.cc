@@ -125,6 +125,16 @@ void Recorder::on_small_request(const SmallRequestEvent& event) {
         .opcode = event.opcode});
 }
 
+void Recorder::on_retry(const RetryEvent& event) {
+  note({.wr_id = event.wr_id,
+        .qpn = event.qpn,
+        .psn = event.psn,
+        .length = event.length,
+        .step = Step::kRetry,
+        .opcode = event.opcode,
+        .more = event.vendor_err});
+}
+
 void Recorder::on_event(const RaisedEvent& event) {
   pass_on(&Observer::on_event, event);
   note({.qpn = event.number, .step = Step::kEvent, .status = event.type});

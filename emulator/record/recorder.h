@@ -10,12 +10,13 @@
 #include "fabric/instruments.h"
 #include "observe/fast_path_observer.h"
 #include "observe/observer.h"
+#include "observe/retry_observer.h"
 #include "record/record.h"
 #include "record/record_ring.h"
 
 namespace verbena::record {
 
-class Recorder final : public Observer, public FastPathObserver {
+class Recorder final : public Observer, public FastPathObserver, public RetryObserver {
  public:
   // What is recorded from now on. Any thread, at any time.
   void set_wish(const RecordWish& wish);
@@ -37,6 +38,7 @@ class Recorder final : public Observer, public FastPathObserver {
   void on_poll(const PollEvent& event) override;
   void on_event(const RaisedEvent& event) override;
   void on_small_request(const SmallRequestEvent& event) override;
+  void on_retry(const RetryEvent& event) override;
 
   // After fork(2), in the child: its thread has another number.
   static void forget_thread();

@@ -127,23 +127,33 @@ class Reporter {
   unsigned suppressed_ = 0;
 };
 
-// What adapters of the family may do, and this one does not: the bytes of messages come in pieces and in any
-// order. "": nothing, or the program has faults of its own.
+// ns. Longer than a call of ibv_post_send under the checker.
+constexpr uint64_t kLatencyOfAdapters = 5'000;
+
+// What adapters of the family may do, and this one does not: bytes arrive after the call that posts their
+// request, in pieces and in any order. "": nothing, or the program has faults of its own.
 std::string plan_like(const std::string& id) {
   const findings::Family* const family = findings::find_family(id);
-  if (family == nullptr || family->in_order || !current_environment(faults::kVariable).empty()) return "";
+  if (family == nullptr || !current_environment(faults::kVariable).empty()) return "";
   faults::Plan plan;
   plan.only_legal = true;
-  plan.rules.push_back({.what = faults::Fault::kShuffle});
+  plan.link.latency_ns = kLatencyOfAdapters;
+  if (!family->in_order) plan.rules.push_back({.what = faults::Fault::kShuffle});
   return to_text(plan);
 }
 
-// Forwarded to the program; those of a terminal reach it by themselves.
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&set, number);
   return set;
+}
+
+// A terminal sends SIGINT and SIGQUIT to both processes (SI_KERNEL, sigaction(2)); kill(2) only to this one.
+bool is_for_program(const siginfo_t& info) {
+  if (info.si_signo == SIGINT || info.si_signo == SIGQUIT) return info.si_code != SI_KERNEL;
+  return info.si_signo != SIGCHLD;
 }
 
 // Until the program ends: what it finds is printed within a fifth of a second. Returns its exit status.
@@ -153,7 +163,7 @@ int watch(pid_t child, const sigset_t& signals, Look look) {
     const timespec pause = {0, 200'000'000};
     siginfo_t info;
     const int number = sigtimedwait(&signals, &info, &pause);
-    if (number == SIGTERM || number == SIGHUP) kill(child, number);
+    if (number > 0 && is_for_program(info)) kill(child, number);
     int status = 0;
     const bool ended = waitpid(child, &status, WNOHANG) == child;
     look();
@@ -240,7 +250,8 @@ void add_check(CLI::App& app, CommandLine& line) {
       ->type_name("ID");
   command
       ->add_option("--like", options->like,
-                   "report what adapters of this family would refuse; bytes come in any order if theirs may")
+                   "report what adapters of this family would refuse; bytes come later, and in any order if "
+                   "theirs may")
       ->check(CLI::IsMember({"mlx5", "irdma", "efa", "rxe"}))
       ->type_name("FAMILY");
   command->add_flag("--quiet", options->quiet, "print nothing; for --json and --sarif");

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "observe/diagnostic.h"
 
 namespace verbena::tool {
 namespace {
@@ -25,6 +28,33 @@ std::string number_of(const CheckFinding& finding) {
   if (finding.objects > 1) text += fmt::format(" ({} such objects)", finding.objects);
   if (finding.processes > 1) text += fmt::format(" (in {} processes)", finding.processes);
   return text;
+}
+
+// What a finding says beside what was done.
+struct Advice {
+  std::string_view code;  // of observe/diagnostics.def; "": the finding is no refusal of the device
+  std::string rule, source, remedy;
+};
+
+// As a sentence: the words of that table have neither a capital letter nor a full stop.
+std::string sentence(std::string_view text) {
+  std::string written(text);
+  const std::string_view word = text.substr(0, text.find(' '));
+  if (!word.empty() && std::ranges::all_of(word, [](char each) { return each >= 'a' && each <= 'z'; }))
+    written[0] = static_cast<char>(written[0] - 'a' + 'A');
+  return written + ".";
+}
+
+// Of a refused call: the words of its code, at which the line of the log ends.
+Advice advice_of(const CheckFinding& finding) {
+  const std::string_view what = finding.what;
+  const size_t begin = what.rfind('[');
+  if (begin != std::string_view::npos && what.ends_with(']'))
+    if (const Diagnostic* const row = find_diagnostic(what.substr(begin + 1, what.size() - begin - 2));
+        row != nullptr)
+      return {row->code, sentence(row->rule), std::string(row->source), sentence(row->remedy)};
+  const findings::Rule& rule = *finding.rule;
+  return {"", std::string(rule.rule), std::string(rule.source), std::string(rule.remedy)};
 }
 
 Json frame_json(const CheckFrame& frame) {
@@ -54,10 +84,11 @@ const CheckFrame* own_frame(const CheckFinding& finding) {
 
 Json result_of(const CheckFinding& finding) {
   const findings::Rule& rule = *finding.rule;
-  Json result = {{"ruleId", rule.id},
-                 {"level", findings::name_of(rule.level)},
-                 {"message", {{"text", finding.what + number_of(finding) + ". " + std::string(rule.remedy)}}},
-                 {"stacks", Json::array()}};
+  Json result = {
+      {"ruleId", rule.id},
+      {"level", findings::name_of(rule.level)},
+      {"message", {{"text", finding.what + number_of(finding) + ". " + advice_of(finding).remedy}}},
+      {"stacks", Json::array()}};
   for (const CheckCall& call : finding.calls) {
     Json frames = Json::array();
     for (const CheckFrame& frame : call.stack) frames.push_back({{"location", location_of(frame)}});
@@ -74,14 +105,16 @@ std::string text_of(const CheckFinding& finding) {
   const findings::Rule& rule = *finding.rule;
   std::string text = fmt::format("verbena check: {}[{}]: {}: {} [{}]\n", base_name(finding.program),
                                  finding.pid, findings::name_of(rule.level), rule.title, rule.id);
-  text += fmt::format("  {}{}\n  Rule: {} ({})\n", finding.what, number_of(finding), rule.rule, rule.source);
+  const Advice advice = advice_of(finding);
+  text +=
+      fmt::format("  {}{}\n  Rule: {} ({})\n", finding.what, number_of(finding), advice.rule, advice.source);
   for (const CheckCall& call : finding.calls) {
     text += "  " + call.what + ":\n";
     unsigned number = 0;
     for (const CheckFrame& frame : call.stack)
       text += fmt::format("    #{} {} ({})\n", number++, name_of(frame), place_of(frame));
   }
-  return text + fmt::format("  To do: {}\n", rule.remedy);
+  return text + fmt::format("  To do: {}\n", advice.remedy);
 }
 
 std::string json_of(const std::vector<CheckFinding>& findings) {
@@ -94,19 +127,21 @@ std::string json_of(const std::vector<CheckFinding>& findings) {
       for (const CheckFrame& frame : call.stack) stack.push_back(frame_json(frame));
       calls.push_back({{"what", call.what}, {"stack", stack}});
     }
+    const Advice advice = advice_of(finding);
     list.push_back({{"rule", rule.id},
                     {"level", findings::name_of(rule.level)},
                     {"group", rule.group},
                     {"title", rule.title},
-                    {"text", rule.rule},
-                    {"source", rule.source},
-                    {"remedy", rule.remedy},
+                    {"text", advice.rule},
+                    {"source", advice.source},
+                    {"remedy", advice.remedy},
                     {"what", finding.what},
                     {"pid", finding.pid},
                     {"program", finding.program},
                     {"objects", finding.objects},
                     {"processes", finding.processes},
                     {"calls", calls}});
+    if (!advice.code.empty()) list.back()["code"] = advice.code;
   }
   return Json({{"version", 1}, {"findings", list}}).dump(2, ' ', false, Json::error_handler_t::replace) +
          "\n";

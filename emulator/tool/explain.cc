@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// verbena explain: the rule behind a code of the log, a vendor_err or a status, and what to do.
+// verbena explain: the rule behind a code of the log, a vendor_err, a status or a finding of `verbena check`,
+// and what to do.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include <memory>
 
 #include "engine/rules/vendor_error.h"
+#include "findings/rules.h"
 #include "observe/diagnostic.h"
 #include "tool/command.h"
 #include "tool/status_notes.h"
@@ -24,7 +26,8 @@ struct ExplainOptions {
 
 const VendorErrorText* vendor_error_of(const Diagnostic& diagnostic) {
   for (uint32_t number = 0; diagnostic.is_completion && number <= UINT8_MAX; ++number)
-    if (const VendorErrorText* const row = find_vendor_error(number); row->name == diagnostic.code) return row;
+    if (const VendorErrorText* const row = find_vendor_error(number); row->name == diagnostic.code)
+      return row;
   return nullptr;
 }
 
@@ -39,6 +42,13 @@ std::string headline(const Diagnostic& diagnostic) {
 std::string text_of(const Diagnostic& diagnostic) {
   return fmt::format("{}\n  rule:   {}\n  source: {}\n  to do:  {}\n", headline(diagnostic), diagnostic.rule,
                      diagnostic.source, diagnostic.remedy);
+}
+
+std::string text_of(const findings::Rule& rule) {
+  return fmt::format(
+      "{}: verbena check reports ({}{}): {}\n  rule:   {}\n  source: {}\n  to do:  {}\n  e.g.:   {}\n",
+      rule.id, findings::name_of(rule.level), rule.by_default ? "" : ", with --enable only", rule.title,
+      rule.rule, rule.source, rule.remedy, rule.example);
 }
 
 // "0x93", "147"
@@ -69,9 +79,16 @@ int explain(const ExplainOptions& options) {
              is_status(options.word, diagnostic))
       text += (text.empty() ? "" : "\n") + text_of(diagnostic);
   }
+  for (const findings::Rule& rule : findings::kRules) {
+    if (options.list)
+      text += fmt::format("{:<28} {}\n", rule.id, rule.title);
+    else if (rule.id == options.word)
+      text += text_of(rule);
+  }
   if (text.empty())
-    return failed(fmt::format("{} is no code of the log, no vendor_err and no status: verbena explain --list",
-                              options.word));
+    return failed(fmt::format(
+        "{} is no code of the log, no vendor_err, no status and no rule of check: verbena explain --list",
+        options.word));
   std::fputs(text.c_str(), stdout);
   return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
 }
@@ -79,17 +96,19 @@ int explain(const ExplainOptions& options) {
 }  // namespace
 
 void add_explain(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("explain", "explain a code of the log, a vendor_err or a status");
+  CLI::App* command =
+      app.add_subcommand("explain", "explain a code of the log, a vendor_err, a status or a rule of check");
   command->footer(
       "With VERBENA_LOG=warn each line of the log ends with its code in brackets.\n\n"
       "Examples:\n"
       "  verbena explain send_queue_full\n"
       "  verbena explain 0x93\n"
       "  verbena explain REM_ACCESS_ERR\n"
+      "  verbena explain mr-range                 a finding of verbena check\n"
       "  verbena explain --list");
   auto options = std::make_shared<ExplainOptions>();
-  command->add_option("CODE", options->word, "send_queue_full, 0x93, IBV_WC_REM_ACCESS_ERR");
-  command->add_flag("--list", options->list, "all codes with their rules");
+  command->add_option("CODE", options->word, "send_queue_full, 0x93, IBV_WC_REM_ACCESS_ERR, mr-range");
+  command->add_flag("--list", options->list, "all codes, and the rules of check");
   command->callback([options, &line] {
     if (line.has_tail) throw UsageError{"explain takes no program"};
     if (options->list == !options->word.empty()) throw UsageError{"explain: give one CODE, or --list"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // verbena run: executes the program in its own place (exec), so that exit status, signals and pid are the
-// program's.
+// program's. With --chaos it stays beside the program, to say how a failure is repeated.
 #include <errno.h>
 #include <unistd.h>
 
@@ -13,6 +13,7 @@
 
 #include "fabric/node.h"
 #include "faults/plan.h"
+#include "tool/chaos_run.h"
 #include "tool/command.h"
 #include "tool/environment.h"
 #include "tool/faults_file.h"
@@ -21,7 +22,6 @@
 
 namespace verbena::tool {
 namespace {
-
 
 // The program is run all the same: it may not use RDMA.
 void warn_of_unknown_rdma_core() {
@@ -69,8 +69,9 @@ int start_schedule_of(const std::vector<Variable>& environment, const Schedule& 
   return ENOENT;
 }
 
-int run(const NodeOptions& options, const std::string& plan, const Schedule& schedule,
+int run(const RunOptions& run_options, const std::string& plan, const Schedule& schedule,
         const std::vector<std::string>& program) {
+  const NodeOptions& options = run_options.node;
   std::vector<Variable> environment;
   std::string problem;
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
@@ -83,7 +84,7 @@ int run(const NodeOptions& options, const std::string& plan, const Schedule& sch
     if (const int error = start_schedule_of(environment, schedule); error != 0)
       return failed(error == EINVAL ? "the schedule names a device or port that the node does not have"
                                     : std::string("no schedule: ") + std::strerror(error));
-  return become(program);
+  return run_options.has_chaos ? run_under_chaos(program) : become(program);
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ void add_run(CLI::App& app, CommandLine& line) {
     const std::string text = plan_of(*options, &plan, &schedule) ? to_text(plan) : "";
     const std::vector<std::string> program = program_of(*command, line);
     if (program.empty()) throw UsageError{"run: which program? (verbena run -- PROGRAM ARGUMENTS...)"};
-    line.action = [options, text, schedule, program] { return run(options->node, text, schedule, program); };
+    line.action = [options, text, schedule, program] { return run(*options, text, schedule, program); };
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/rules/qp_state_table.h"
 #include "engine/rules/send_rules.h"
+#include "engine/rules/vendor_error.h"
 #include "tool/status_notes.h"
 #include "tool/timeline.h"
 
@@ -35,6 +36,11 @@ const char* reply_name(Reply reply) {
       return "refused: remote operational error";
   }
   return "?";
+}
+
+const char* reason_name(uint8_t vendor_err) {
+  const VendorErrorText* const row = find_vendor_error(vendor_err);
+  return row != nullptr ? row->name : "?";
 }
 
 // enum ibv_wc_opcode without IBV_WC_RECV
@@ -117,6 +123,10 @@ std::string step_text(const TimelineRecord& record) {
     case Step::kSmallRequest:
       return fmt::format("{} of {} bytes to QP {:#08x}, PSN {:#08x}, wr_id {:#x}: carried out",
                          operation_name(record.opcode), record.length, record.peer_qpn, record.psn,
+                         record.wr_id);
+    case Step::kRetry:
+      return fmt::format("{} is to be sent again: {}, {} bytes, PSN {:#08x}, wr_id {:#x}",
+                         operation_name(record.opcode), reason_name(record.more), record.length, record.psn,
                          record.wr_id);
     case Step::kManagement:
       return fmt::format("{} is sent", message_name(record.opcode));

@@ -9,7 +9,7 @@
 namespace verbena::wire {
 namespace {
 
-constexpr uint32_t kMapped = 96;  // bits before an IPv4 address
+constexpr uint32_t kMappedBits = 96;  // bits before an IPv4 address
 
 }  // namespace
 
@@ -17,7 +17,7 @@ bool read_range(const std::string& text, AddressRange* out) {
   const size_t slash = text.find('/');
   NetAddress address;
   if (!NetAddress::from_text(text.substr(0, slash), &address)) return false;
-  const uint32_t before = address.is_ipv4() ? kMapped : 0;
+  const uint32_t before = address.is_ipv4() ? kMappedBits : 0;
   uint32_t length = 128 - before;
   if (slash != std::string::npos) {
     const char* const end = text.data() + text.size();
@@ -33,7 +33,7 @@ bool read_range(const std::string& text, AddressRange* out) {
 
 std::string range_text(const AddressRange& range) {
   const NetAddress address{range.address};
-  const uint32_t before = address.is_ipv4() && range.bits >= kMapped ? kMapped : 0;
+  const uint32_t before = address.is_ipv4() && range.bits >= kMappedBits ? kMappedBits : 0;
   return address.text() + "/" + std::to_string(std::min(range.bits, 128u) - before);
 }
 

@@ -65,13 +65,28 @@ const findings::Rule* rule_of(const ibv_wc& wc) {
   return nullptr;
 }
 
+// The access flag that the peer would have had to give; "": it was not that.
+const char* missing_access(const Request& request, const ibv_wc& wc) {
+  const auto error = static_cast<VendorError>(wc.vendor_err);
+  if (error != VendorError::rkey_no_right && error != VendorError::remote_qp_no_right) return "";
+  switch (request.opcode) {
+    case IBV_WR_RDMA_READ:
+      return ": IBV_ACCESS_REMOTE_READ";
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return ": IBV_ACCESS_REMOTE_ATOMIC";
+    default:
+      return ": IBV_ACCESS_REMOTE_WRITE";
+  }
+}
+
 void report_failure(const QueuePair& qp, const Request& request, const ibv_wc& wc, StackId polled) {
   const findings::Rule* const broken = request.accused ? nullptr : rule_of(wc);
   if (broken == nullptr) return;
   report(*broken,
-         text("%s: %s with wr_id 0x%llx, %llu bytes: status %d, %s", qp.name.c_str(), kind_of(request),
+         text("%s: %s with wr_id 0x%llx, %llu bytes: status %d, %s%s", qp.name.c_str(), kind_of(request),
               Wide{request.wr_id}, Wide{request.bytes}, static_cast<int>(wc.status),
-              find_vendor_error(wc.vendor_err)->text),
+              find_vendor_error(wc.vendor_err)->text, missing_access(request, wc)),
          {{"posted here", request.posted},
           {"completion polled here", polled},
           {"the queue pair was modified last here", qp.modified}});

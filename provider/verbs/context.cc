@@ -88,6 +88,7 @@ const rdma_core::ContextOps kContextOps = {
     .poll_cq = poll_cq,
     .post_recv = post_recv,
     .post_send = post_send,
+    .post_srq_ops = post_srq_ops,
     .post_srq_recv = post_srq_recv,
     .query_device = uncancelled<query_device>,
     .query_device_ex = uncancelled<query_device_ex>,

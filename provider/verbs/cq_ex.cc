@@ -17,6 +17,8 @@ struct VerbsCqEx {
   bool alone;             // IBV_CREATE_CQ_ATTR_SINGLE_THREADED
   pthread_mutex_t mutex;  // from start_poll to end_poll: the current completion belongs to one thread
   ibv_wc current;
+  ibv_wc_tm_info tag;  // of the current completion: zeros, if it is none of tag matching
+  bool tagged;         // the program reads it
   uint64_t stamp;  // of the current completion, if the CQ is stamped
   bool stamped;
 };
@@ -28,7 +30,9 @@ VerbsCqEx& to_cq_ex(ibv_cq_ex* cq) { return *reinterpret_cast<VerbsCqEx*>(cq); }
 
 int advance(ibv_cq_ex* ibv) {
   VerbsCqEx& cq = to_cq_ex(ibv);
-  const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current, cq.stamped ? &cq.stamp : nullptr);
+  if (cq.tagged) cq.tag = {};
+  const int polled = verbena::poll_cq(cq.cq.emulated, 1, &cq.current, cq.stamped ? &cq.stamp : nullptr,
+                                      cq.tagged ? &cq.tag : nullptr);
   if (polled <= 0) return polled == 0 ? ENOENT : -polled;
   ibv->status = cq.current.status;
   ibv->wr_id = cq.current.wr_id;
@@ -77,10 +81,10 @@ uint64_t read_completion_wallclock_ns(ibv_cq_ex* ibv) {
   return wall_ns - (now - cq.stamp);
 }
 
-// There are no VLANs, flow rules or tag matching, so the fields are 0, as on mlx5.
+// There are no VLANs or flow tags, so the fields are 0, as on mlx5.
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
-void read_tm_info(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
+void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) { *info = to_cq_ex(cq).tag; }
 
 struct WcField {
   uint64_t flag;  // enum ibv_create_cq_wc_flags
@@ -169,6 +173,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   if (cq == nullptr) return refuse(ENOMEM);
   cq->stamped = (attr->wc_flags &
                  (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
+  cq->tagged = (attr->wc_flags & IBV_WC_EX_WITH_TM_INFO) != 0;
   const CqOptions options = {.stamped = cq->stamped,
                              .ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0};
   const int error = fill_cq(cq->cq, context, static_cast<int>(attr->cqe), attr->channel,
@@ -180,6 +185,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   hold(domain);
   cq->cq.domain = domain;
   cq->cq.from_domain = from_domain;
+  cq->cq.is_extended = true;
   cq->alone =
       (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0 || (domain != nullptr && has_thread_domain(*domain));
   make_mutex(&cq->mutex);

@@ -79,6 +79,7 @@ struct VerbsCq {
   Cq* emulated;
   VerbsPd* domain;   // the parent domain it was created in, or nullptr
   bool from_domain;  // its memory is the domain's
+  bool is_extended;  // of ibv_create_cq_ex(3)
 };
 
 struct VerbsXrcd {

@@ -84,6 +84,7 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr);
 int get_srq_num(ibv_srq* srq, uint32_t* number);
 int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
+int post_srq_ops(ibv_srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int destroy_srq(ibv_srq* srq);
 

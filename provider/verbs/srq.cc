@@ -21,18 +21,35 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
   return srq;
 }
 
-// Tag matching is not supported. libibverbs passes basic SRQs to ibv_create_srq(3).
+namespace {
+
+// As mlx5_create_srq_ex() (providers/mlx5/verbs.c): what was matched is read from an extended CQ. 0, or errno.
+int check_tags(const ibv_context* context, const ibv_srq_init_attr_ex& attr) {
+  constexpr uint32_t kNeeded = IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
+  if ((attr.comp_mask & kNeeded) == kNeeded && attr.cq != nullptr && attr.cq->context == context &&
+      to_cq(attr.cq)->is_extended)
+    return check_handles("ibv_create_srq_ex", attr.cq);
+  VERBENA_WARN(srq_attributes,
+               "ibv_create_srq_ex: comp_mask 0x%x: an SRQ for tag matching needs tm_cap and a CQ of this "
+               "context that ibv_create_cq_ex() has made",
+               attr.comp_mask);
+  return EINVAL;
+}
+
+}  // namespace
+
+// libibverbs passes basic SRQs to ibv_create_srq(3).
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   constexpr uint32_t kXrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | kXrc;
+  constexpr uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TM | kXrc;
   if ((attr->comp_mask & ~kKnown) != 0) {
     VERBENA_WARN(unknown_bits, "ibv_create_srq_ex: comp_mask 0x%x: the device offers the bits 0x%x",
                  attr->comp_mask, kKnown);
     return refuse(EOPNOTSUPP);
   }
   const ibv_srq_type type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
-  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) {
-    VERBENA_WARN(srq_attributes, "ibv_create_srq_ex: srq_type %u: the device has basic and XRC ones",
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC && type != IBV_SRQT_TM) {
+    VERBENA_WARN(srq_attributes, "ibv_create_srq_ex: srq_type %u: there are basic, XRC and TM ones",
                  static_cast<unsigned>(type));
     return refuse(EOPNOTSUPP);
   }
@@ -54,13 +71,19 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     if (const int error = check_handles("ibv_create_srq_ex", attr->cq); error != 0) return refuse(error);
     xrc = {to_xrcd(attr->xrcd)->emulated, to_cq(attr->cq)->emulated};
   }
+  if (type == IBV_SRQT_TM)
+    if (const int error = check_tags(context, *attr); error != 0) return refuse(error);
   VerbsPd* pd = to_pd(attr->pd);
   bool from_domain = false;
   auto* srq = static_cast<VerbsSrq*>(allocate_in(pd, sizeof(VerbsSrq), Resource::kSrq, &from_domain));
   if (srq == nullptr) return refuse(ENOMEM);
   srq->from_domain = from_domain;
+  const auto user_handle = reinterpret_cast<uintptr_t>(srq);
   const int error =
-      verbena::create_srq(pd->emulated, &attr->attr, xrc, reinterpret_cast<uintptr_t>(srq), &srq->emulated);
+      type == IBV_SRQT_TM
+          ? create_tag_srq(pd->emulated, &attr->attr, attr->tm_cap, to_cq(attr->cq)->emulated, user_handle,
+                           &srq->emulated)
+          : verbena::create_srq(pd->emulated, &attr->attr, xrc, user_handle, &srq->emulated);
   if (error != 0) {
     free_in(pd, srq, Resource::kSrq, from_domain);
     return refuse(error);
@@ -94,6 +117,10 @@ int query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const int error = verbena::post_srq_recv(to_srq(srq)->emulated, wr, bad_wr);
   return error;
+}
+
+int post_srq_ops(ibv_srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
+  return verbena::post_srq_ops(to_srq(srq)->emulated, wr, bad_wr);
 }
 
 int destroy_srq(ibv_srq* ibv) {

@@ -37,6 +37,22 @@ class Command(unittest.TestCase):
         missing = subprocess.run([VERBENA, "check", "--", "no-such-program"], timeout=60, check=False, capture_output=True)
         self.assertEqual(missing.returncode, 127)
 
+    def test_signals_reach_the_program(self):
+        program = ("import signal, sys\n"
+                   "for number in (1, 2, 3, 10, 12, 15): signal.signal(number, lambda number, frame: sys.exit(100 + number))\n"
+                   "print('ready', flush=True)\n"
+                   "while True: signal.pause()\n")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+            with subprocess.Popen([VERBENA, "check", "--", "/usr/bin/python3", "-c", program], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as checked:
+                try:
+                    self.assertEqual(checked.stdout.readline(), "ready\n")
+                    checked.send_signal(number)
+                    self.assertEqual(checked.wait(60), 100 + number)
+                finally:
+                    if checked.poll() is None:
+                        os.killpg(checked.pid, signal.SIGKILL)
+
     def test_error_exitcode(self):
         self.assertEqual(check("--error-exitcode", "9").returncode, 9)
         self.assertEqual(check("--error-exitcode", "9", kind="right").returncode, 0)
@@ -61,6 +77,18 @@ class Command(unittest.TestCase):
         self.assertEqual((result["ruleId"], result["level"]), ("mr-range", "error"))
         self.assertIn("startLine", result["locations"][0]["physicalLocation"]["region"])
         self.assertTrue(result["stacks"][0]["frames"])
+
+    def test_a_refused_call_has_the_words_of_its_code(self):
+        text = check("--json", str(self.path / "a.json"), program="call-refused").stderr
+        for part in ("[capability_exceeded]", "Rule: Capacities are within the device's limits. (ibv_create_qp(3)",
+                     "To do: Ask for no more than ibv_query_device(3) shows."):
+            self.assertIn(part, text)
+        finding, = json.loads((self.path / "a.json").read_text())["findings"]
+        self.assertEqual((finding["rule"], finding["code"]), ("call-refused", "capability_exceeded"))
+
+    def test_a_missing_access_flag_is_named(self):
+        for program in "rkey-access", "remote-qp-access":
+            self.assertIn(": IBV_ACCESS_REMOTE_WRITE\n", check(program=program).stderr)
 
     def test_suppressions(self):
         # What is printed for the purpose suppresses the finding.
@@ -88,6 +116,12 @@ class Command(unittest.TestCase):
             done = check("--quiet", "--like", family, program="placement-order")
             self.assertEqual(done.stdout.strip(), order, family + done.stderr)
         self.assertEqual(check("--quiet", program="placement-order").stdout.strip(), "in their order")
+
+    def test_bytes_do_not_come_within_the_call_where_they_need_not(self):
+        for family in "mlx5", "rxe":
+            done = check("--quiet", "--like", family, program="placement-time")
+            self.assertEqual(done.stdout.strip(), "later", family + done.stderr)
+        self.assertEqual(check("--quiet", program="placement-time").stdout.strip(), "at once")
 
     def test_children_are_checked_and_equal_findings_are_one(self):
         program = PROGRAMS / "check_mr-range"

@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,26 +25,47 @@
 
 namespace verbena {
 
-// Leaves the mark that the chosen fault has been reached: the file that VERBENA_MUTANT_REACHED names, without
-// content. A system call of its own, since the preload answers for open(2). Keeps errno.
-inline void mark_reached() noexcept {
-  static std::atomic<bool> marked{false};
-  if (marked.load(std::memory_order_relaxed) || marked.exchange(true)) return;
+// The faults that VERBENA_MUTANT names, with commas between them: several only of a variant that is a whole
+// device. Never destroyed: threads ask until the process ends.
+inline const std::vector<std::string>& chosen_faults() {
+  static const auto* const list = [] {
+    auto* const names = new std::vector<std::string>;
+    const char* const chosen = std::getenv("VERBENA_MUTANT");
+    for (std::string_view rest = chosen != nullptr ? chosen : ""; !rest.empty();) {
+      const size_t comma = rest.find(',');
+      names->emplace_back(rest.substr(0, comma));
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    return names;
+  }();
+  return *list;
+}
+
+// Leaves the mark that the chosen fault has been reached: a file without content, VERBENA_MUTANT_REACHED with
+// the fault's name. A system call of its own, since the preload answers for open(2). Keeps errno.
+inline void mark_reached(size_t place) noexcept {
+  static std::atomic<uint64_t> marked{0};
+  const uint64_t bit = uint64_t{1} << (place % 64);
+  if ((marked.load(std::memory_order_relaxed) & bit) != 0 || (marked.fetch_or(bit) & bit) != 0) return;
   const char* const mark = std::getenv("VERBENA_MUTANT_REACHED");
   if (mark == nullptr) return;
   const int error = errno;
-  if (const long fd = syscall(SYS_openat, AT_FDCWD, mark, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); fd >= 0)
+  const std::string file = std::string(mark) + '.' + chosen_faults()[place];
+  if (const long fd = syscall(SYS_openat, AT_FDCWD, file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600); fd >= 0)
     syscall(SYS_close, fd);
   errno = error;
 }
 
-// Is `name` the fault that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that the
-// fault took effect.
+// Is `name` among the faults that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that
+// the fault took effect.
 inline bool mutated(const char* name) noexcept {
-  static const char* const chosen = std::getenv("VERBENA_MUTANT");
-  if (chosen == nullptr || std::strcmp(chosen, name) != 0) return false;
-  mark_reached();
-  return true;
+  const std::vector<std::string>& chosen = chosen_faults();
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i] != name) continue;
+    mark_reached(i);
+    return true;
+  }
+  return false;
 }
 
 // Is any fault chosen? Fast paths without a fault of their own are left out then.

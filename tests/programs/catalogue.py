@@ -24,7 +24,9 @@ PACKAGES = {
     "ceph-osd": ("ceph",),
     "tgt": ("tgtd",),
     "redis-server": ("redis",),
+    "eRPC, from its source": ("eRPC",),
     "librpma, from its source": ("rpma",),
+    "SPDK 26.05, from its source": ("spdk",),
     "Valkey, from its source": ("valkey",),
     "dapl2-utils": ("dtest",),
     "iperf3": ("iperf3",),
@@ -60,6 +62,10 @@ SET = {
     "ceph": "`ms type = async+rdma`, `ms async rdma device name = verbena0`",
     "tgtd": "the initiator's address and name in the target's ACLs (`-I ALL`, `-Q NAME`); libiscsi 1.19: requests up to 256 KiB",
     "redis": "`LD_PRELOAD=librspreload.so` of rdma-core after 64",
+    "eRPC": "huge pages: 600 of 2 MB are enough for its tests (as root: `sysctl vm.nr_hugepages=600`); without them it ends: "
+            "`Insufficient hugepages`",
+    "spdk": "`--no-huge -s 512 -u`, or huge pages; two programs on one machine: `--disable-cpumask-locks`, and each "
+            "its own `-r SOCKET`",
     "valkey": "`--loadmodule valkey-rdma.so port=PORT bind=ADDRESS`",
     "dtest": "an interface of `libdaplofa.so.2` with the address in `dat.conf`",
     "gdb": "`-x PREFIX/share/verbena/gdb/verbena.py`",

@@ -46,11 +46,6 @@ inline const UnsupportedVerb kUnsupportedVerbs[] = {
        auto action = fake_object<ibv_flow_action>(o);
        ibv_flow_action_esp_attr attr = {};
        return ibv_modify_flow_action_esp(&action, &attr); }},
-    {"post_srq_ops", [](const Objects& o) {
-       auto srq = fake_object<ibv_srq>(o);
-       ibv_ops_wr wr = {};
-       ibv_ops_wr* bad = nullptr;
-       return ibv_post_srq_ops(&srq, &wr, &bad); }},
 };
 // clang-format on
 

@@ -36,6 +36,17 @@ TEST_F(ExplainCommand, TellsAllReasonsOfAStatus) {
   EXPECT_EQ(verbena({"explain", "LOC_LEN_ERR"}).out, outcome.out);
 }
 
+TEST_F(ExplainCommand, TellsTheRulesOfCheck) {
+  const Outcome outcome = verbena({"explain", "mr-range"});
+  EXPECT_TRUE(
+      outcome.out.starts_with("mr-range: verbena check reports (error): an SGE leaves its memory region\n"))
+      << outcome.out << outcome.err;
+  for (const char* part :
+       {"\n  rule:   All bytes", "\n  source: ibv_reg_mr(3)", "\n  to do:  Compare", "\n  e.g.:   "})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << outcome.out;
+  EXPECT_NE(verbena({"explain", "--list"}).out.find("\nmr-range "), std::string::npos);
+}
+
 TEST_F(ExplainCommand, ListsAllCodes) {
   const Outcome outcome = verbena({"explain", "--list"});
   for (const Diagnostic& diagnostic : all_diagnostics())

@@ -4,6 +4,7 @@
 #include "tool/faults_file.h"
 
 #include <infiniband/verbs.h>
+#include <signal.h>
 
 #include <fstream>
 #include <string_view>
@@ -11,12 +12,14 @@
 #include "command_under_test.h"
 #include "engine/rules/vendor_error.h"
 #include "fabric/counted.h"
+#include "tool/chaos_run.h"
 
 namespace verbena::test {
 namespace {
 
 using tool::parse_duration;
 using tool::parse_link;
+using tool::quoted;
 using tool::read_faults;
 
 class FaultsFile : public CommandTest {
@@ -204,6 +207,38 @@ TEST_F(FaultsFile, IsInTheEnvironmentOfTheProgram) {
   EXPECT_EQ(plan.seed, 5u);
   EXPECT_EQ(plan.link.latency_ns, 2'000u);
   EXPECT_EQ(verbena({"run", "--", "sh", "-c", "echo \"$VERBENA_FAULTS\""}).out, "\n");
+}
+
+using Chaos = FaultsFile;
+
+TEST_F(Chaos, TellsHowAFailureIsRepeated) {
+  const Outcome failed = verbena({"run", "--chaos", "7", "--", "sh", "-c", "exit 3"});
+  EXPECT_TRUE(failed.exited_with(3));
+  EXPECT_NE(failed.err.find("the program ended with status 3 under --chaos"), std::string::npos)
+      << failed.err;
+  EXPECT_NE(failed.err.find(" run --chaos 7 -- sh -c 'exit 3'\n"), std::string::npos) << failed.err;
+  const Outcome crashed = verbena({"run", "--chaos", "7", "--", "sh", "-c", "kill -SEGV $$"});
+  EXPECT_TRUE(crashed.died_of(SIGSEGV));
+  EXPECT_NE(crashed.err.find("was ended by a signal"), std::string::npos) << crashed.err;
+}
+
+TEST_F(Chaos, SaysNothingOfAProgramThatSucceedsOrIsEnded) {
+  EXPECT_EQ(verbena({"run", "--chaos", "7", "--", "true"}).err, "");
+  const Outcome ended = verbena({"run", "--chaos", "7", "--", "sh", "-c", "kill -TERM $$"});
+  EXPECT_TRUE(ended.died_of(SIGTERM));
+  EXPECT_EQ(ended.err, "");
+}
+
+TEST_F(Chaos, HandsSignalsOn) {
+  const Outcome outcome =
+      verbena({"run", "--chaos", "7", "--", "sh", "-c",
+               "trap 'exit 0' TERM; kill -TERM $PPID; for i in $(seq 1000); do sleep 0.01; done; exit 9"});
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.err;
+}
+
+TEST(Words, AreQuotedForAShell) {
+  EXPECT_EQ(quoted({"verbena", "run", "--link", "25Gbps,2us", "it's", "", "a b"}),
+            "verbena run --link 25Gbps,2us 'it'\\''s' '' 'a b'");
 }
 
 TEST(Durations, HaveUnits) {

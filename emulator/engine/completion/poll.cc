@@ -21,6 +21,7 @@
 #include "engine/objects/qp.h"
 #include "engine/receive/bounce_memory.h"
 #include "engine/receive/shared_receive_queue.h"
+#include "engine/receive/tag_matching.h"
 #include "engine/rules/small_copy.h"
 #include "faults/injection.h"
 #include "insight.h"
@@ -54,6 +55,8 @@ struct EagerData {
 };
 
 EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
+  // Messages of tags are never eager: the queue is damaged.
+  if (is_tag(entry.index) && cqe_owner.srq != nullptr) return {cqe_owner.srq->ring.wqe(0), 0, nullptr, 0};
   const ReceiveWqe& wqe = cqe_owner.srq != nullptr ? cqe_owner.srq->ring.wqe(entry.index)
                                                    : cqe_owner.qp->receives.wqe(entry.index);
   const uint32_t max_sge =
@@ -154,7 +157,9 @@ CqeOwner cqe_owner_of(const Cq& cq, const Cqe& entry) {
   if ((entry.flags & kCqeFromShared) != 0) {
     Qp* qp = nullptr;
     Srq* srq = shared_queue_of(cq, entry, &qp);
-    if (srq == nullptr || entry.index >= srq->ring.slots()) return {nullptr, nullptr};
+    if (srq == nullptr) return {nullptr, nullptr};
+    const bool of_tags = srq->tags && is_tag(entry.index);
+    if (!of_tags && entry.index >= srq->ring.slots()) return {nullptr, nullptr};
     return {qp, srq};
   }
   const uint32_t index =
@@ -197,8 +202,19 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
   if ((source.sl & DatagramSource::kChecksumsRight) != 0) wc->wc_flags |= IBV_WC_IP_CSUM_OK;
 }
 
+// What a completion of tag matching has besides (receive/tag_matching.h).
+[[gnu::noinline]] void fill_tag(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, ibv_wc* wc,
+                                ibv_wc_tm_info* tag) {
+  const TagCompletion completion = tag_completion_of(entry);
+  if (tag != nullptr) *tag = {completion.tag, completion.app_ctx};
+  if (take_tag_completion(*cqe_owner.srq, cqe_owner.qp, entry, completion, wc))
+    cq.rendezvous_due.store(true, std::memory_order_relaxed);
+  if (cqe_owner.qp != nullptr && completion.send_number != 0)
+    free_slots(cqe_owner.qp->sq_freed, completion.send_number - 1);
+}
+
 void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead,
-             ibv_wc* wc) {
+             ibv_wc* wc, ibv_wc_tm_info* tag) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
   wc->vendor_err = entry.vendor_err;
@@ -223,7 +239,9 @@ void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, ui
   if (receive) {
     if (eager) scatter(cq, cqe_owner, entry, read_ahead);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
-    if (cqe_owner.srq != nullptr) {
+    if (cqe_owner.srq != nullptr && is_tag_completion(entry)) [[unlikely]] {
+      fill_tag(cq, cqe_owner, entry, wc, tag);
+    } else if (cqe_owner.srq != nullptr) {
       wc->wr_id = wr_id_of(*cqe_owner.srq, entry.index);
       free_slot(*cqe_owner.srq, entry.index);
     } else {
@@ -362,7 +380,7 @@ namespace {
 }
 
 // Takes completions as ibv_poll_cq(3) does: how many, or -errno. No lock is held on return.
-inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
+inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps, ibv_wc_tm_info* tag) {
   // A producer that was stopped between claiming and publishing an entry hides the entries behind it. To look
   // behind it costs time. A program woken by events may poll only once, so each poll looks; without a channel
   // every 32nd does.
@@ -398,7 +416,7 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
       ++count;
     else if (const CqeOwner cqe_owner = cqe_owner_of(*cq, *entry);
              cqe_owner.qp != nullptr || cqe_owner.srq != nullptr)
-      fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++]);
+      fill_wc(*cq, cqe_owner, *entry, eager, cq->consumer.read_ahead(), &wc[count++], tag);
     cq->consumer.consume();
   }
   if (VERBENA_PROBE_IS_WATCHED(completion)) [[unlikely]]
@@ -417,7 +435,23 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
 
 }  // namespace
 
-int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
+namespace {
+
+// Messages of tags that this process has to fetch itself. The caller holds no lock.
+[[gnu::cold, gnu::noinline]] void start_rendezvous(Cq& cq) {
+  const KeepErrno guard;
+  cq.rendezvous_due.store(false, std::memory_order_relaxed);
+  Process& process = *cq.process;
+  std::lock_guard lock(process.serving_mutex());
+  const uint32_t limit = process.srq_indices().ever_taken();
+  for (uint32_t i = 0; i < limit; ++i)
+    if (Srq* const srq = process.srq(i); srq != nullptr && srq->cq == &cq && srq->tags)
+      srq->tags->starter->start(*srq);
+}
+
+}  // namespace
+
+int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps, ibv_wc_tm_info* tag) {
   if (cq->process->dead()) return -EIO;
   if (num_entries < 0) {
     VERBENA_WARN(poll_negative, "ibv_poll_cq: CQ %u: num_entries %d is negative", cq->index, num_entries);
@@ -433,7 +467,10 @@ int poll_cq(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamps) {
   // closes the endpoint before it flushes the CQ). What the peer knows to have arrived is in the ring: to
   // look again needs no progress.
   do {
-    if (const int count = take_completions(cq, num_entries, wc, stamps); count != 0) {
+    const int count = take_completions(cq, num_entries, wc, stamps, tag);
+    if (cq->rendezvous_due.load(std::memory_order_relaxed)) [[unlikely]]
+      start_rendezvous(*cq);
+    if (count != 0) {
       patience.found();
       return count;
     }

@@ -3,6 +3,7 @@
 
 #include "adapter/clock.h"
 #include "engine/completion/own_cq.h"
+#include "engine/completion/tag_operations.h"
 #include "engine/objects/process.h"
 #include "engine/rules/send_rules.h"
 #include "fabric/port_counters.h"
@@ -35,6 +36,8 @@ void count_error(const Qp& qp, ibv_wc_status status) {
 }  // namespace
 
 bool is_signaled(const Qp& qp, const SendRequest& request) {
+  if (request.tag != 0) [[unlikely]]
+    return false;
   return qp.signal_all || (request.flags & IBV_SEND_SIGNALED) != 0;
 }
 
@@ -68,7 +71,20 @@ bool is_own_event_first(const Qp& qp) {
          qp.recv_cq->channel == channel;
 }
 
+void complete_own(Qp& qp, const SendRequest& request, VendorError error) {
+  const bool failed = error != VendorError::none;
+  if (failed) {
+    const ibv_wc_status status = find_vendor_error(static_cast<uint32_t>(error))->status;
+    note_error(*qp.shared, {request.wr_id, request.number, request.opcode, request.length, error}, status);
+    count_error(qp, status);
+  }
+  // The SEND follows the READ, and ends it: it is flushed if the READ has failed.
+  if (request.opcode == IBV_WR_SEND) end_rendezvous(*qp.srq, qp, request.tag - 1, request.number, failed);
+}
+
 void complete_send(Qp& qp, const SendRequest& request, VendorError error) {
+  if (request.tag != 0) [[unlikely]]
+    return complete_own(qp, request, error);
   if (error == VendorError::none && !is_signaled(qp, request)) return;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length, error});
   raise_send_event(qp, error != VendorError::none);

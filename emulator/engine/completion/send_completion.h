@@ -47,6 +47,9 @@ void raise_both_events(Qp& qp, bool own, RaisePeers raise_peers) {
 // Appends the completion of `request`, if it is signaled or has failed, and raises its event.
 void complete_send(Qp& qp, const SendRequest& request, VendorError error);
 
+// The same for a request of a rendezvous (SendRequest::tag).
+void complete_own(Qp& qp, const SendRequest& request, VendorError error);
+
 // Completes `request` as flushed (IBV_WC_WR_FLUSH_ERR).
 void flush_send(Qp& qp, const SendRequest& request);
 

@@ -42,7 +42,8 @@ struct Cq {
 
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
-  KnownRegion scattered;  // the region that eager data went to last
+  KnownRegion scattered;                    // the region that eager data went to last
+  std::atomic<bool> rendezvous_due{false};  // of some SRQ with tags (TagMatching::rendezvous)
   std::atomic<uint32_t> empty_polls{0};
   std::atomic<int64_t> look_again_at{
       0};  // ns: do not look at a stream's next entry before (engine/completion/streaming.h)

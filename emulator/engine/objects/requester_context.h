@@ -16,6 +16,7 @@
 #include "adapter/completion_ring.h"
 #include "adapter/receive_ring.h"
 #include "adapter/shared_receive_ring.h"
+#include "adapter/tag_list.h"
 #include "fabric/peer_adapter.h"
 #include "adapter/bounce_ring.h"
 #include "observe/observer.h"
@@ -30,6 +31,20 @@ class Process;
 class PayloadStream;
 struct XrcTarget;
 struct XrcTargets;
+
+// What tag matching knows of the current message to an SRQ with tags (engine/responder/tag_match.h).
+struct TagMessage {
+  uint64_t tag = 0;       // host byte order, as app_ctx; of a message that is too short for both 0
+  uint64_t enabled = 0;   // as in TagList::count_unexpected()
+  uint32_t app_ctx = 0;
+  uint32_t skipped = 0;   // bytes of headers that do not go into the tag's buffer
+  uint32_t byte_len = 0;  // of its completions
+  uint8_t opcode = 0;     // enum ibv_wc_opcode of these, without IBV_WC_RECV
+  TagEnd end = TagEnd::kFree;
+  uint32_t wc_flags = 0;  // of the last one
+  bool incomplete = false;  // IBV_WC_TM_RNDV_INCOMPLETE
+  bool unexpected = false;  // it is counted when it completes
+};
 
 // The path to the responder's queue pair. The queue pair is looked up once, on the way to RTR. It is checked
 // again whenever its state word shows another generation (peer_path.h).
@@ -65,6 +80,8 @@ struct PeerPath {
   uint64_t bounced = 0;               // SharedQp::bounce_ring_written
   uint64_t bounced_freed = 0;         // SharedQp::bounce_ring_freed, as last seen
   SharedReceiveRing shared_receives;  // shared == nullptr: `receives` is used
+  TagList tags;                       // of `shared_receives`; tags == nullptr: it matches none
+  TagMessage tag_message;
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
   uint64_t counted_psn = 0;           // generation and PSN that were last counted as out of sequence

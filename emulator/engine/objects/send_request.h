@@ -24,6 +24,8 @@ struct SendRequest : Request {
   uint32_t sge_count;
   bool is_inline;  // the bytes are copied already: sges[0].addr points at the QP's copy
   bool answered;   // by a peer on another node, with all requested bytes
+  // Not the program's: it fetches the message of a tag of the SRQ, or reports that to the peer. 1 + its index.
+  uint32_t tag;
 };
 
 }  // namespace verbena

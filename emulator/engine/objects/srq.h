@@ -6,6 +6,8 @@
 // Locks: Srq::lock comes after Cq::lock (polling frees slots). No CQ lock is taken while Srq::lock is held.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -16,6 +18,8 @@
 
 #include "adapter/shared_receive_ring.h"
 #include "adapter/spin_lock.h"
+#include "adapter/tag_list.h"
+#include "adapter/completion_ring.h"
 #include "engine/objects/context_use.h"
 
 namespace verbena {
@@ -23,7 +27,50 @@ namespace verbena {
 class Process;
 struct Cq;
 struct Pd;
+struct Srq;
 struct Xrcd;
+
+// Fetches the messages of matched requests for a rendezvous. The send queue lies in a folder above
+// (post/rendezvous.h).
+class Rendezvous {
+ public:
+  // Starts what TagMatching::rendezvous has, as far as there is room. The caller holds no lock but
+  // Process::serving_mutex.
+  virtual void start(Srq& srq) = 0;
+
+ protected:
+  ~Rendezvous() = default;
+};
+
+// What a queue pair with such an SRQ has room for besides the program's requests: two for each message that it
+// fetches at the same time, one of them with a message of two headers.
+inline constexpr uint32_t kRendezvousRequests = 32;
+inline constexpr uint32_t kRendezvousInline = 32;  // bytes
+
+// The owner's half of the tags of an SRQ (IBV_SRQT_TM). All under Srq::lock.
+struct TagMatching {
+  TagList list;
+  struct Entry {
+    uint64_t number = 0;  // of the tag; 0: free
+    uint64_t wr_id = 0;
+    ibv_sge sge{};
+    // Of a rendezvous under way: the queue pair that fetches the message, and how much.
+    uint32_t qp_index = UINT32_MAX;
+    uint32_t qp_incarnation = 0;
+    uint32_t length = 0;
+  };
+  std::vector<Entry> entries;
+  std::vector<uint32_t> free;        // the last one is used next
+  std::vector<uint32_t> rendezvous;  // entries whose messages are to be fetched
+  uint64_t posted = 0;               // number of the newest tag
+  uint16_t handled = 0;              // unexpected messages that the program has handled
+  uint16_t polled = 0;               // unexpected messages whose completions were polled
+  uint32_t operations = 0;           // completions of operations that were not polled
+  uint32_t max_ops = 0;
+  Rendezvous* starter = nullptr;
+  CompletionRing completions;  // of Srq::cq, as this half appends to it
+  std::atomic<uint64_t> known_head{0};
+};
 
 struct Srq {
   Process* process = nullptr;
@@ -64,7 +111,8 @@ struct Srq {
   // ---- of an SRQ of the program ----
   ContextUse context;
   Pd* pd = nullptr;
-  Cq* cq = nullptr;  // XRC
+  Cq* cq = nullptr;  // XRC and tag matching
+  std::unique_ptr<TagMatching> tags;  // nullptr: it matches none
   Xrcd* xrcd = nullptr;
   uint64_t user_handle = 0;
   std::atomic<uint32_t> users{0};  // queue pairs

@@ -59,8 +59,9 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
   return request;
 }
 
-// Keeps a request that cannot be carried out within the call.
-void keep(Qp& qp, const SendRequest& request) {
+}  // namespace
+
+void keep_request(Qp& qp, const SendRequest& request) {
   const uint64_t place = request.number & (qp.sq.size() - 1);
   SendRequest& kept = qp.sq[place];
   kept = request;
@@ -81,8 +82,6 @@ void keep(Qp& qp, const SendRequest& request) {
   }
   if (qp.datagrams) keep_address(qp, kept);
 }
-
-}  // namespace
 
 [[gnu::noinline]] int post_to_queue(Qp& qp, const ibv_send_wr& wr) {
   const KeepErrno guard;
@@ -128,7 +127,7 @@ void keep(Qp& qp, const SendRequest& request) {
   }
   const bool alone = idle && state == IBV_QPS_RTS && qp.transport->is_synchronous();
   if (alone && start_alone(qp, request) != Step::kWaits) return 0;
-  keep(qp, request);
+  keep_request(qp, request);
   if (state == IBV_QPS_RTS) start_kept(qp);
   return 0;
 }

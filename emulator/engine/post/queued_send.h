@@ -8,9 +8,14 @@
 namespace verbena {
 
 struct Qp;
+struct SendRequest;
 
 // Posts one request: checks it, and carries it out within the call or keeps it in the send queue. In SQE and
 // ERR it is flushed. errno values as post_send (emulator.h). The caller holds send_lock, and no hazard guard.
 int post_to_queue(Qp& qp, const ibv_send_wr& wr);
+
+// Keeps `request` in the send queue, in the slot of its number: it, its SGEs and its inline data are copied. The
+// caller holds send_lock.
+void keep_request(Qp& qp, const SendRequest& request);
 
 }  // namespace verbena

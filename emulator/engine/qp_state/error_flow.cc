@@ -15,6 +15,7 @@
 #include "engine/receive/bounce_memory.h"
 #include "engine/qp_state/state_change.h"
 #include "engine/receive/shared_receive_queue.h"
+#include "engine/receive/tag_matching.h"
 #include "fabric/hazards.h"
 #include "fabric/port_counters.h"
 #include "keep_errno.h"
@@ -34,8 +35,12 @@ void append_receive_flush(Qp& qp, uint64_t number, uint8_t flags = 0) {
                            .vendor_err = static_cast<uint8_t>(VendorError::flushed)};
   count_event(qp.process->directory(), *qp.shared, HwCounter::kReceiveFlushes);
   const Room room = append_completion(own_cq(cq), flushed, uint64_t{0}, true);
-  if (room == Room::kIgnored && (flags & kCqeFromShared) != 0)
-    qp.srq->ring.abandon(static_cast<uint32_t>(number));
+  if (room == Room::kIgnored && (flags & kCqeFromShared) != 0) {
+    if (is_tag(static_cast<uint32_t>(number)))
+      free_slot(*qp.srq, static_cast<uint32_t>(number));
+    else
+      qp.srq->ring.abandon(static_cast<uint32_t>(number));
+  }
 }
 
 // No requester takes WQEs for this QP any more. Of an SRQ only the current WQE is flushed: the others belong
@@ -145,6 +150,7 @@ bool flush_receive_queue(Qp& qp, int64_t patience_ns) {
 
 void forget_receives(Qp& qp) {
   if (qp.srq == nullptr) return;
+  forget_rendezvous(*qp.srq, qp);
   if (const uint32_t current_wqe = qp.shared->srq_slot.exchange(0, std::memory_order_acq_rel);
       current_wqe != 0)
     free_slot(*qp.srq, current_wqe - 1);
@@ -165,7 +171,12 @@ void purge_completions(Qp& qp) {
       if ((entry.flags & kCqeXrc) != 0 || entry.qp_index != qp.index ||
           entry.qp_incarnation != qp.shared->incarnation)
         return false;
-      if ((entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) free_slot(*qp.srq, entry.index);
+      if ((entry.flags & kCqeFromShared) != 0 && qp.srq != nullptr) {
+        if (is_tag(entry.index))
+          forget_tag_completion(*qp.srq, entry);
+        else
+          free_slot(*qp.srq, entry.index);
+      }
       return true;
     });
   }

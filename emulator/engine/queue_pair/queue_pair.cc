@@ -134,10 +134,13 @@ int make_receive_queue(Qp& qp) {
 }
 
 void make_send_queue(Qp& qp) {
+  // The send queue also fetches the messages of tags: room that the program is not told of.
+  const bool fetches = qp.srq != nullptr && qp.srq->tags;
   qp.sq_size = qp.cap.max_send_wr;
+  if (fetches) qp.sq_size += kRendezvousRequests;
   qp.sq.resize(std::bit_ceil(qp.sq_size));
   qp.sq_sges.resize(qp.sq.size() * qp.cap.max_send_sge);
-  qp.sq_inline_stride = std::max(qp.cap.max_inline_data, kAtomicWriteSize);
+  qp.sq_inline_stride = std::max(qp.cap.max_inline_data, fetches ? kRendezvousInline : kAtomicWriteSize);
   qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);
 }
 
@@ -276,6 +279,12 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
                  send_cq == nullptr ? "send_cq" : "recv_cq");
     return EINVAL;
   }
+  // Tags are matched for RC (IBV_TM_CAP_RC).
+  if (srq != nullptr && srq->tags && attr->qp_type != IBV_QPT_RC && receives) {
+    VERBENA_WARN(qp_attributes, "ibv_create_qp: type %u with an SRQ that matches tags: only RC QPs take one",
+                 number_in(attr->qp_type));
+    return EINVAL;
+  }
   // ibv_create_qp(3), NOTES: of these types only RC and UD may have an SRQ.
   if (srq != nullptr && (attr->qp_type == IBV_QPT_UC || attr->qp_type == IBV_QPT_RAW_PACKET)) {
     VERBENA_WARN(qp_attributes, "ibv_create_qp: type %u with an SRQ: only RC and UD QPs take one",
@@ -293,6 +302,8 @@ int create_qp(Pd* pd, ibv_qp_init_attr* attr, Cq* send_cq, Cq* recv_cq, uint64_t
   qp->send_cq = send_cq;
   qp->recv_cq = receives ? recv_cq : nullptr;
   qp->srq = receives ? srq : nullptr;
+  // Completions of receives go to the CQ of such an SRQ (rdma-core, Documentation/tag_matching.md).
+  if (qp->srq != nullptr && qp->srq->tags) qp->recv_cq = qp->srq->cq;
   qp->user_handle = user_handle;
   qp->type = attr->qp_type;
   qp->signal_all = attr->sq_sig_all != 0;

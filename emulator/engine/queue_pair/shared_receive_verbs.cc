@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "engine/completion/tag_operations.h"
 #include "engine/events/async_events.h"
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
@@ -20,8 +21,11 @@
 #include "engine/objects/requester_context.h"
 #include "engine/objects/xrcd.h"
 #include "engine/qp_state/error_flow.h"
+#include "engine/post/rendezvous.h"
 #include "engine/receive/shared_receive_queue.h"
+#include "engine/receive/tag_matching.h"
 #include "engine/rules/device_attributes.h"
+#include "engine/rules/program_enum.h"
 #include "fabric/hazards.h"
 #include "fabric/kick.h"
 #include "keep_errno.h"
@@ -91,7 +95,33 @@ void wake_requesters(Srq& srq) {
 
 }  // namespace
 
-int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
+namespace {
+
+// What an SRQ has besides its receive requests.
+struct SrqKind {
+  XrcPlace xrc;
+  const ibv_tm_cap* tags = nullptr;  // completions of tag matching go to tag_cq
+  Cq* tag_cq = nullptr;
+};
+
+int check_kind(const DeviceLimits& limits, const SrqKind& kind) {
+  if (kind.tags == nullptr) return 0;
+  if (limits.max_num_tags == 0) {
+    VERBENA_WARN(feature_absent, "ibv_create_srq_ex: the device matches no tags");
+    return EOPNOTSUPP;
+  }
+  // mlx5_ib_create_srq() (hw/mlx5/srq.c) refuses longer lists.
+  if (kind.tags->max_num_tags >= 1 && kind.tags->max_num_tags <= limits.max_num_tags &&
+      kind.tags->max_ops <= limits.max_tag_ops)
+    return 0;
+  VERBENA_WARN(capability_exceeded, "ibv_create_srq_ex: max_num_tags %u, max_ops %u: the device has %llu and %llu",
+               kind.tags->max_num_tags, kind.tags->max_ops, static_cast<unsigned long long>(limits.max_num_tags),
+               static_cast<unsigned long long>(limits.max_tag_ops));
+  return EINVAL;
+}
+
+int create_any_srq(Pd* pd, ibv_srq_attr* attr, const SrqKind& kind, uint64_t user_handle, Srq** out) {
+  const XrcPlace& xrc = kind.xrc;
   Process& process = *pd->context->process;
   if (int error = usable(*pd->context); error != 0) return error;
   if ((xrc.xrcd == nullptr) != (xrc.cq == nullptr)) {
@@ -103,6 +133,7 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     VERBENA_WARN(feature_absent, "ibv_create_srq: the device has no SRQs");
     return EOPNOTSUPP;
   }
+  if (int error = check_kind(limits, kind); error != 0) return error;
   if (int error = check_attributes(limits, *attr); error != 0) return error;
   if (int error = take_quota(*pd->context, Counted::kSrqs, "ibv_create_srq"); error != 0) return error;
   const uint32_t room = rounded_room(limits, attr->max_wr);
@@ -113,7 +144,10 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     give_quota(*pd->context, Counted::kSrqs);
     return error;
   }
-  const uint32_t number = process.directory().claim_srqn(process.membership().slot(), srq->index);
+  const bool whole = kind.tags == nullptr || make_tags(*srq, *kind.tag_cq, kind.tags->max_num_tags,
+                                                       std::max(kind.tags->max_ops, 1u)) == 0;
+  const uint32_t number =
+      whole ? process.directory().claim_srqn(process.membership().slot(), srq->index) : 0;
   if (number == 0) {
     unmake_shared_queue(srq);
     give_quota(*pd->context, Counted::kSrqs);
@@ -132,10 +166,38 @@ int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_ha
     xrc.xrcd->users.fetch_add(1, std::memory_order_relaxed);
     xrc.cq->users.fetch_add(2, std::memory_order_relaxed);  // any number of producers
   }
+  if (kind.tags != nullptr) {
+    srq->tags->starter = &rendezvous();
+    kind.tag_cq->users.fetch_add(2, std::memory_order_relaxed);
+  }
   attr->max_wr = srq->room;
   attr->max_sge = srq->ring.max_sge;
   *out = srq;
   return 0;
+}
+
+}  // namespace
+
+int create_srq(Pd* pd, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handle, Srq** out) {
+  return create_any_srq(pd, attr, {.xrc = xrc}, user_handle, out);
+}
+
+int create_tag_srq(Pd* pd, ibv_srq_attr* attr, const ibv_tm_cap& tags, Cq* cq, uint64_t user_handle,
+                   Srq** out) {
+  return create_any_srq(pd, attr, {.xrc = {}, .tags = &tags, .tag_cq = cq}, user_handle, out);
+}
+
+int post_srq_ops(Srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
+  if (usable(*srq->context) != 0) {
+    *bad_wr = wr;
+    return EIO;
+  }
+  const char* why = nullptr;
+  const int error = post_tag_operations(*srq, wr, bad_wr, &why);
+  if (error != 0)
+    VERBENA_WARN(tag_operation, "ibv_post_srq_ops: SRQ 0x%06x, wr_id 0x%llx, opcode %u: %s", srq->shared->srqn,
+                 static_cast<unsigned long long>((*bad_wr)->wr_id), number_in((*bad_wr)->opcode), why);
+  return error;
 }
 
 uint32_t srq_number(const Srq* srq) { return srq->shared->srqn; }
@@ -244,7 +306,7 @@ int destroy_srq(Srq* srq, uint32_t* async_events) {
       });
     }
     srq->cq->users.fetch_sub(2, std::memory_order_release);
-    srq->xrcd->users.fetch_sub(1, std::memory_order_release);
+    if (srq->xrcd != nullptr) srq->xrcd->users.fetch_sub(1, std::memory_order_release);
   }
   *async_events = take_back_events(*srq->context, srq->user_handle, srq->async_events.load());
   srq->pd->users.fetch_sub(1, std::memory_order_release);

@@ -11,6 +11,7 @@
 #include "engine/objects/cq.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/receive/tag_matching.h"
 #include "engine/rules/send_rules.h"
 #include "observe/observer.h"
 #include "observe/probes.h"
@@ -68,12 +69,17 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   return 0;
 }
 
-// The caller holds the lock.
-void give_back(Srq& srq, uint32_t slot) {
+void give_back(Srq& srq, uint32_t slot) { give_back_slot(srq, slot); }
+
+}  // namespace
+
+void give_back_slot(Srq& srq, uint32_t slot) {
   if (slot >= srq.issued || srq.slot(slot).position == 0) return;
   srq.slot(slot).position = 0;
   srq.free.push_back(slot);
 }
+
+namespace {
 
 int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   Process& process = *srq.process;
@@ -116,6 +122,9 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.limit_reached.store(0, std::memory_order_relaxed);
   shared.requesters_wait.store(0, std::memory_order_relaxed);
   shared.scatter_wanted.store(0, std::memory_order_relaxed);
+  shared.tag_offset = shared.tag_address = 0;
+  shared.tag_count = 0;
+  shared.tag_phase.store(0, std::memory_order_relaxed);
   for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
   return srq.ring.order_words != nullptr ? 0 : ENOMEM;
@@ -125,7 +134,8 @@ void release_memory(Srq& srq) {
   for (const Srq::Memory& memory : srq.memory) srq.process->segment().release(memory.offset, memory.bytes);
 }
 
-// Makes sure that `slot` is the current WQE of no QP. False: a QP is about to flush it.
+}  // namespace
+
 bool take_out_of_hand(Srq& srq, uint32_t slot) {
   std::lock_guard lock(srq.qps_mutex);
   for (uint32_t index : srq.qps) {
@@ -138,8 +148,6 @@ bool take_out_of_hand(Srq& srq, uint32_t slot) {
   }
   return true;
 }
-
-}  // namespace
 
 int make_shared_queue(Process& process, uint32_t pd, uint32_t max_wr, uint32_t max_sge, Srq** out) {
   auto* srq = new (std::nothrow) Srq;
@@ -222,10 +230,14 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
 bool take_own(Srq& srq, uint32_t* slot) { return srq.ring.take(srq.process->membership().worker(), slot); }
 
 uint64_t wr_id_of(const Srq& srq, uint32_t slot) {
+  if (is_tag(slot)) [[unlikely]]
+    return wr_id_of_tag(const_cast<Srq&>(srq), tag_index(slot));
   return slot < srq.ring.slots() ? const_cast<Srq&>(srq).slot(slot).wr_id : 0;
 }
 
 void free_slot(Srq& srq, uint32_t slot) {
+  if (is_tag(slot)) [[unlikely]]
+    return free_tag(srq, tag_index(slot));
   srq.lock.lock();
   give_back(srq, slot);
   srq.lock.unlock();

@@ -46,8 +46,14 @@ bool take_own(Srq& srq, uint32_t* slot);
 // The wr_id of the request in `slot`, which is not free. 0 for slots that do not exist.
 uint64_t wr_id_of(const Srq& srq, uint32_t slot);
 
-// Frees a slot whose completion was polled or purged. Slots that do not exist or are free are left alone.
+// Frees a slot whose completion was polled or purged. Slots that do not exist or are free are left alone. As
+// wr_id_of() also for a tag (kTagSlot).
 void free_slot(Srq& srq, uint32_t slot);
+// The same for a slot, by a caller that holds Srq::lock.
+void give_back_slot(Srq& srq, uint32_t slot);
+
+// Makes sure that `slot`, or a tag, is the current WQE of no QP. False: a QP is about to flush it.
+bool take_out_of_hand(Srq& srq, uint32_t slot);
 
 // Discards all posted requests: RESET of the QP that owns the queue. No requester uses the queue.
 void forget_posted(Srq& srq);

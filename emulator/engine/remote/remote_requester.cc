@@ -344,6 +344,21 @@ bool RemoteRequester::tell_of_receives() {
   return true;
 }
 
+bool RemoteRequester::peek(std::byte* to, uint32_t size) {
+  wire::InStream& in = peer_.in;
+  // Our requesters send so much with the first frame.
+  if (peer_.bulk_in.left < size) peer_.broken.store(true, std::memory_order_release);
+  if (peer_.bulk_in.left < size) return false;
+  while (in.size() < size) {
+    bool all = false;
+    const wire::Flow flow = in.receive(peer_.fd, wire::InStream::kCapacity, &all);
+    if (flow == wire::Flow::kEnded) peer_.broken.store(true, std::memory_order_release);
+    if (flow != wire::Flow::kMoved) return false;
+  }
+  std::memcpy(to, in.data(), size);
+  return true;
+}
+
 Placed RemoteRequester::place(Request& request, const iovec* remote, size_t remotes) {
   wire::InStream& in = peer_.in;
   const bool ours = requester_.path.memory == &requester_.process->self();

@@ -58,6 +58,7 @@ class RemoteRequester final : public PayloadStream {
   uint32_t target_qpn() const { return target_qpn_; }
   bool acknowledgement_due = false;
 
+  bool peek(std::byte* to, uint32_t size) override;
   Placed place(Request& request, const iovec* remote, size_t remotes) override;
   Placed fetch(Request& request, const iovec& remote) override;
 

@@ -3,7 +3,9 @@
 
 #include "adapter/clock.h"
 #include "adapter/layout.h"
+#include "engine/objects/requester_context.h"
 #include "engine/objects/send_request.h"
+#include "engine/requester/observed_retry.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/send_rules.h"
 #include "engine/rules/timers.h"
@@ -45,6 +47,7 @@ bool acknowledgement_is_lost(Qp& qp, SendRequest& request, faults::Injection& in
   request.done = 0;
   std::atomic<uint32_t>& retries = qp.shared->retries;
   retries.store(retries.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  observe_retry(qp, request, qp.requester.psn, VendorError::peer_silent);
   return true;
 }
 

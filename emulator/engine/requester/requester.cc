@@ -13,6 +13,7 @@
 #include "engine/requester/advance.h"
 #include "engine/requester/injected.h"
 #include "engine/requester/local_requests.h"
+#include "engine/requester/observed_retry.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
 #include "engine/requester/sent_away.h"
@@ -96,6 +97,7 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
       return fail(qp, request, reason);
     qp.waiting = what;
     qp.give_up_at = deadline_after(patience_ns);
+    if (what != Waiting::kAtomicLock) observe_retry(qp, request, next_psn(qp), reason);
   } else if (qp.give_up_at != kEndOfTime && now_ns() >= qp.give_up_at) {
     if (what != Waiting::kTransport || !take_alternate_path(qp)) return fail(qp, request, reason);
     qp.give_up_at = deadline_after(patience_ns);
@@ -172,7 +174,10 @@ bool loses_acknowledgement(Qp& qp, const SendRequest& request, bool awaits_respo
   Flight& flight = qp.flight;
   if (flight.acknowledged > request.number + 1 && !awaits_response) return false;
   const faults::Verdict verdict = acknowledgement_verdict(qp, request, injection);
-  if (verdict.was_lost) count(qp.shared->retries);
+  if (verdict.was_lost) {
+    count(qp.shared->retries);
+    observe_retry(qp, request, qp.requester.psn, VendorError::peer_silent);
+  }
   if (verdict.kind == faults::Verdict::Kind::kGo) return false;
   if (verdict.kind == faults::Verdict::Kind::kFail)
     note_refused(qp, request.number, static_cast<VendorError>(verdict.vendor_err));
@@ -323,6 +328,8 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
 Next inject(Qp& qp, const SendOperation& operation, SendRequest& request, faults::Injection& injection) {
   const faults::Verdict verdict = injected_verdict(qp, request, injection);
   if (verdict.was_lost) count(is_acknowledged(qp.type) ? qp.shared->retries : qp.shared->lost);
+  if (verdict.was_lost && is_acknowledged(qp.type))
+    observe_retry(qp, request, next_psn(qp), VendorError::peer_silent);
   switch (verdict.kind) {
     case faults::Verdict::Kind::kGo:
       return Next::kOn;
@@ -527,6 +534,8 @@ bool finish_request(Qp& qp, const SendRequest& request, bool to_group) {
   flight.sent = std::max(flight.sent, qp.sq_next);
   flight.pause = 0;
   flight.rnr_tries = 0;
+  if (request.tag != 0) [[unlikely]]
+    complete_own(qp, request, VendorError::none);
   if (!is_signaled(qp, request)) return false;
   append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length});
   return true;
@@ -586,6 +595,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   }
   ++flight.rnr_tries;
   go_back(qp, number);
+  observe_retry(qp, at(qp, number), flight.next_psn, VendorError::no_receive_posted);
   qp.waiting = Waiting::kReceive;
   qp.give_up_at = kEndOfTime;
   qp.wait_reason = VendorError::no_receive_posted;
@@ -609,6 +619,7 @@ void not_ready(Qp& qp, uint64_t number, VendorError error) {
   go_back(qp, number);
   wait_in_flight(qp, Waiting::kTransport, error);
   count(qp.shared->retries);
+  observe_retry(qp, at(qp, number), flight.next_psn, error);
   flight.pause = flight.pause == 0 ? kFirstPause : std::min(2 * flight.pause, kLongestPause);
   qp.try_again_at = now_ns() + flight.pause;
   qp.process->scheduler().add(&qp);

@@ -18,6 +18,9 @@ class PayloadStream {
   // Places the bytes of the message that have come into `remote`, from request.done on. kPartly: to be called
   // again when more have come, or at once if none was placed.
   virtual Placed place(Request& request, const iovec* remote, size_t remotes) = 0;
+  // Copies the first `size` bytes of the message, at most 32, and leaves them in the stream. None of them has
+  // been placed. False: they have not come yet; to be called again when more have come.
+  virtual bool peek(std::byte* to, uint32_t size) = 0;
   // Sends all of `remote` as the answer to a READ. kWhole: it is being sent.
   virtual Placed fetch(Request& request, const iovec& remote) = 0;
 

@@ -22,8 +22,13 @@ bool find_shared_receives(PeerPath& path, uint32_t index) {
   if (srq == nullptr || srq->in_use.load(std::memory_order_acquire) == 0) return false;
   path.shared_receives = SharedReceiveRing::of(path.adapter->view(), *srq);
   path.receive_pd = srq->pd;
+  path.tags = TagList::of(path.adapter->view(), *srq);
+  path.tag_message = {};
   path.current_wqe = path.qp->srq_slot.load(std::memory_order_relaxed);
-  return path.shared_receives.order_words != nullptr && path.current_wqe <= path.shared_receives.slots();
+  if (path.shared_receives.order_words == nullptr) return false;
+  if (path.current_wqe != 0 && is_tag(path.current_wqe - 1))
+    return tag_index(path.current_wqe - 1) < path.tags.count;
+  return path.current_wqe <= path.shared_receives.slots();
 }
 
 // The receive queue and CQ of the peer. For an XRC request they are those of its SRQ (xrc_target.h).
@@ -40,6 +45,7 @@ VendorError find_receives(RequesterContext& requester) {
   path.memory = path.adapter.get();
   path.receive_pd = path.remote_pd = there.pd;
   path.shared_receives = {};
+  path.tags = {};
   path.current_wqe = 0;
   if (there.srq != 0 && !find_shared_receives(path, there.srq - 1)) return VendorError::peer_not_ready;
   path.taken = there.rq_taken.load(std::memory_order_relaxed);

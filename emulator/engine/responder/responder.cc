@@ -14,6 +14,7 @@
 #include "engine/responder/placement.h"
 #include "engine/responder/refusal.h"
 #include "engine/responder/response_event.h"
+#include "engine/responder/tag_match.h"
 #include "engine/responder/xrc_target.h"
 #include "engine/rules/key_errors.h"
 #include "engine/rules/psn.h"
@@ -28,19 +29,47 @@ void put_in_error(PeerPath& path, uint32_t pending_flags) {
   path.adapter->report(*path.qp);
 }
 
-// The receive WQE that the current message goes to.
+// The receive WQE, or the tag, that the current message goes to.
 struct Receive {
-  const ReceiveWqe* wqe;
+  const WqeSge* sges;
+  uint32_t sge_count;
   uint8_t* bounce;
-  uint32_t max_sge;
-  uint32_t epoch;   // as in ReadyWord
-  uint32_t length;  // bytes it takes, saturated
+  uint32_t epoch;         // as in ReadyWord
+  uint32_t length;        // bytes it takes, saturated
+  MappedBytes header{};   // of a tag: where the headers of the message go, here
+  iovec header_there{};   // and at the responder
 };
+
+Receive receive_of(const ReceiveWqe& wqe, std::byte* bounce, uint32_t max_sge, uint32_t epoch,
+                   uint32_t length) {
+  return {wqe.sge, std::min(wqe.sge_count, max_sge), reinterpret_cast<uint8_t*>(bounce), epoch, length};
+}
+
+// The keys of a tag's buffer are checked with each message.
+Receive receive_of_tag(const PeerPath& path) {
+  SharedTag& tag = taken_tag(path);
+  const uint32_t skipped = path.tag_message.skipped;
+  const auto offset = static_cast<uint64_t>(reinterpret_cast<std::byte*>(&tag) -
+                                            reinterpret_cast<std::byte*>(path.tags.tags));
+  const uint64_t there = path.tags.address + offset + offsetof(SharedTag, header);
+  const uint64_t length = uint64_t{skipped} + std::atomic_ref(tag.sge.length).load(std::memory_order_relaxed);
+  return {&tag.sge,
+          1,
+          nullptr,
+          ReadyWord::kNeverValid,
+          static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX)),
+          {tag.header},
+          {reinterpret_cast<void*>(there), skipped}};
+}
 
 // A WQE of an SRQ is taken when it is first asked for, and is the current WQE until the message is complete.
 bool next_shared_receive(RequesterContext& requester, Receive* out) {
   PeerPath& path = requester.path;
   const SharedReceiveRing& ring = path.shared_receives;
+  if (has_taken_tag(path)) {
+    *out = receive_of_tag(path);
+    return true;
+  }
   if (path.current_wqe == 0) {
     uint32_t slot;
     bool limit_reached;
@@ -50,8 +79,7 @@ bool next_shared_receive(RequesterContext& requester, Receive* out) {
     if (limit_reached) path.memory->report(*ring.shared);
   }
   const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);
-  *out = {&wqe, reinterpret_cast<uint8_t*>(ring.bounce(path.current_wqe - 1)), ring.max_sge, wqe.epoch,
-          wqe.length};
+  *out = receive_of(wqe, ring.bounce(path.current_wqe - 1), ring.max_sge, wqe.epoch, wqe.length);
   return true;
 }
 
@@ -61,8 +89,8 @@ bool next_receive(RequesterContext& requester, Receive* out) {
   if (path.shared_receives.shared != nullptr) return next_shared_receive(requester, out);
   ReadyWord ready;
   if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready)) return false;
-  *out = {&path.receives.wqe(path.taken), reinterpret_cast<uint8_t*>(path.receives.bounce(path.taken)),
-          path.receives.max_sge, ready.epoch, ready.length};
+  *out = receive_of(path.receives.wqe(path.taken), path.receives.bounce(path.taken), path.receives.max_sge,
+                    ready.epoch, ready.length);
   return true;
 }
 
@@ -92,7 +120,10 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
   if (room == Room::kIgnored) {
     // The completion is lost. The message must not be: it cannot stay in the CQE.
     if (eager) return false;
-    if (path.current_wqe != 0) path.shared_receives.abandon(path.current_wqe - 1);
+    if (has_taken_tag(path))
+      path.tags.abandon(tag_index(path.current_wqe - 1));
+    else if (path.current_wqe != 0)
+      path.shared_receives.abandon(path.current_wqe - 1);
     let_go(path);
     count_taken(path);
     return true;
@@ -112,6 +143,12 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
                         .opcode = static_cast<uint8_t>(arrival.opcode & ~IBV_WC_RECV),
                         .flags = kCqeReceive,
                         .vendor_err = static_cast<uint8_t>(arrival.error)};
+  const bool tagged = matches_tags(path) && arrival.opcode == IBV_WC_RECV;
+  if (tagged) [[unlikely]] {
+    TagCompletion tag;
+    describe_tag_completion(path, &completion, &tag);
+    std::memcpy(claim.entry->payload, &tag, sizeof tag);
+  }
   if (path.current_wqe != 0) {
     completion.flags |= kCqeFromShared;
     completion.index = path.current_wqe - 1;
@@ -218,12 +255,16 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   PeerPath& path = requester.path;
   Receive receive;
   bool invalidated = false;
+  const bool tagged = matches_tags(path);
+  if (tagged) [[unlikely]]
+    if (const auto response = match_message(requester, request, local)) return *response;
   if (!next_receive(requester, &receive)) return {Answer::kRnr};
   if (request.length > receive.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small, {.length = receive.length});
 
-  if ((requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
+  // The payload of the completion entry says what was matched.
+  if (!tagged && (requester.may_be_eager || request.length == 0) && request.length <= kBounceSize &&
       prevalidated(path, {0, receive.epoch, receive.length})) {
     // Gathered before anything is claimed: the program's pages may have to be read in.
     const uint32_t header = path.target != nullptr ? uint32_t{sizeof(XrcSource)} : 0;
@@ -243,16 +284,19 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   // its region, only the part that the message fills must be inside. rxe does the same (rxe_mr.c,
   // copy_data()), and perftest relies on it (ctx_set_recv_wqes() rounds the SGEs of an SRQ up to the MTU).
   // hns checks the whole SGE.
-  const ReceiveWqe& wqe = *receive.wqe;
-  const uint32_t sge_count = std::min(wqe.sge_count, receive.max_sge);
   iovec remote[PeerAdapter::kMaxRanges];
   std::byte* mapped[PeerAdapter::kMaxRanges];
   const uint32_t epoch = mapping_epoch(requester);
   bool all_mapped = true;
   size_t remotes = 0;
   uint64_t room = 0;
-  for (uint32_t i = 0; i < sge_count && room < request.length; ++i) {
-    const WqeSge sge = wqe.sge[i];
+  if (receive.header_there.iov_len != 0) [[unlikely]] {
+    mapped[remotes] = receive.header.bytes;
+    remote[remotes++] = receive.header_there;
+    room = receive.header_there.iov_len;
+  }
+  for (uint32_t i = 0; i < receive.sge_count && room < request.length; ++i) {
+    const WqeSge sge = receive.sges[i];
     if (sge.length == 0) continue;
     if (remotes + 1 >= PeerAdapter::kMaxRanges) break;
     const uint64_t used = std::min<uint64_t>(sge.length, request.length - room);
@@ -270,7 +314,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (room < request.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
-  if (!all_mapped && !invalidated && may_bounce(requester, request) &&
+  if (!all_mapped && !invalidated && !tagged && may_bounce(requester, request) &&
       prevalidated(path, {0, receive.epoch, receive.length}) &&
       bounce_message(requester, request, local, reinterpret_cast<std::byte*>(receive.bounce))) {
     if (const auto response = complete_waiting(requester, operation, request, nullptr)) {

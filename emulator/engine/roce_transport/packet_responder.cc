@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <sched.h>
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 
@@ -171,6 +172,12 @@ Verdict PacketResponder::take(const ArrivedPiece& piece) {
   const Verdict verdict = verdict_of(response);
   if (verdict == Verdict::kDone && piece.ends) next_psn_ = psn_next(piece.psn);
   return verdict;
+}
+
+bool PacketResponder::peek(std::byte* to, uint32_t size) {
+  if (bytes_.size() < size) return false;  // a packet that is not the last one has 256 bytes or more
+  std::memcpy(to, bytes_.data(), size);
+  return true;
 }
 
 Placed PacketResponder::place(Request& request, const iovec* remote, size_t remotes) {

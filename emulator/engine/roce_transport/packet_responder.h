@@ -38,6 +38,7 @@ class PacketResponder final : public packets::ResponderHost, private PayloadStre
 
  private:
   // PayloadStream
+  bool peek(std::byte* to, uint32_t size) override;
   Placed place(Request& request, const iovec* remote, size_t remotes) override;
   Placed fetch(Request& request, const iovec& remote) override;
 

@@ -10,8 +10,10 @@
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/objects/requester_context.h"
 #include "engine/objects/send_request.h"
 #include "engine/requester/local_bytes.h"
+#include "engine/requester/observed_retry.h"
 #include "engine/requester/requester.h"
 #include "engine/responder/payload_stream.h"
 #include "engine/responder/peer_path.h"
@@ -303,9 +305,17 @@ void RocePath::failed(uint64_t number, Failure failure) {
   error_ = failure_error(failure, local_error_);
 }
 
-void RocePath::got_rnr_nak() { qp_.shared->rnr_naks.fetch_add(1, std::memory_order_relaxed); }
+void RocePath::got_rnr_nak() {
+  qp_.shared->rnr_naks.fetch_add(1, std::memory_order_relaxed);
+  if (qp_.sq_next != qp_.sq_posted)
+    observe_retry(qp_, request(qp_.sq_next), qp_.requester.psn, VendorError::no_receive_posted);
+}
 
-void RocePath::retried() { qp_.shared->retries.fetch_add(1, std::memory_order_relaxed); }
+void RocePath::retried() {
+  qp_.shared->retries.fetch_add(1, std::memory_order_relaxed);
+  if (qp_.sq_next != qp_.sq_posted)
+    observe_retry(qp_, request(qp_.sq_next), qp_.requester.psn, VendorError::peer_silent);
+}
 
 // Moves bytes between `here` and [offset, ...) of the memory of a request.
 VendorError RocePath::move(uint64_t number, uint32_t offset, std::span<const iovec> here, bool to_program) {

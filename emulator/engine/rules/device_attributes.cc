@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "adapter/layout.h"
 #include "engine/rules/multicast_limits.h"
 
 namespace verbena {
@@ -87,6 +88,13 @@ void describe_device(const DeviceDescription& device, ibv_device_attr_ex* out) {
   out->hca_core_clock = 1'000'000;  // kHz: adapter/clock.h counts nanoseconds
   out->cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX};
   out->max_dm_size = limits.max_dm_size;
+  // The kernel's mlx5 sets this flag for devices that carry out a rendezvous by themselves (hw/mlx5/main.c).
+  if (limits.max_num_tags != 0 && limits.max_srq != 0)
+    out->tm_caps = {.max_rndv_hdr_size = kTagHeaderSize,
+                    .max_num_tags = static_cast<uint32_t>(limits.max_num_tags),
+                    .flags = IBV_TM_CAP_RC,
+                    .max_ops = static_cast<uint32_t>(limits.max_tag_ops),
+                    .max_sge = 1};
   if (limits.qp_rate_limit_max != 0)
     out->packet_pacing_caps = {.qp_rate_limit_min = static_cast<uint32_t>(limits.qp_rate_limit_min),
                                .qp_rate_limit_max = static_cast<uint32_t>(limits.qp_rate_limit_max),

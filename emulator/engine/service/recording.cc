@@ -117,6 +117,7 @@ void Recording::begin(const NodeMembership& membership, const RecordWish& wish) 
   Observer* const before = observer();
   recorder().set_next(before);
   set_observer(&recorder());
+  retry_observer.store(&recorder(), std::memory_order_release);
   is_attached_ = true;
 }
 
@@ -152,6 +153,7 @@ void Recording::detach() {
   if (!is_attached_) return;
   is_attached_ = false;
   fast_path_observer.store(nullptr, std::memory_order_release);
+  retry_observer.store(nullptr, std::memory_order_release);
   set_observer(recorder().next());
   recorder().set_wish({});
   recorder().ring().close();
@@ -160,6 +162,7 @@ void Recording::detach() {
 void Recording::forget() {
   if (observer() != &recorder()) return;
   fast_path_observer.store(nullptr, std::memory_order_release);
+  retry_observer.store(nullptr, std::memory_order_release);
   set_observer(recorder().next());
   recorder().set_wish({});
   recorder().ring().forget();

@@ -60,6 +60,15 @@ def program(settings):
                      "RTR to RTS"):
             expect(what in said, f"'{what}' is missing in {said}")
         rows_do_not_overlap(events)
+        # The first request is lost, and the acknowledgement of the second one.
+        faults = os.path.join(node.folder, "faults.toml")
+        with open(faults, "w", encoding="utf-8") as file:
+            file.write('[[fault]]\nwhat = "lose"\nnth = 1\n[[fault]]\nwhat = "lose_ack"\nopcode = "RDMA_WRITE"\nnth = 1\n')
+        lines = trace(node, "--text", "-o", "-", "--", settings.verbena, "run", "--faults", faults, "--",
+                      *script("rc_loopback.py")).out.splitlines()
+        again = [line.split(": ", 2)[2] for line in lines if " is to be sent again" in line]
+        expect([line.split(":")[0] for line in again] == ["SEND is to be sent again", "RDMA_WRITE is to be sent again"]
+               and all("peer_silent, 9 bytes" in line for line in again), f"what is sent again: {again}")
         ended = trace(node, "--text", "-o", "-", "--", "sh", "-c", "exit 7", status=7)
         expect(ended.out == "", f"text of nothing: {ended.out}")
 

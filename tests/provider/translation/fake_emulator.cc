@@ -180,7 +180,9 @@ int create_cq(Context*, int, int channel_fd, int, uint64_t user_handle, Cq** out
 int cq_capacity(const Cq*) { return 64; }
 uint32_t cq_handle(const Cq*) { return 13; }
 bool is_of(const Cq*, const Context*) { return true; }
-int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*) { return fake.error != 0 ? -fake.error : num_entries; }
+int poll_cq(Cq*, int num_entries, ibv_wc*, uint64_t*, ibv_wc_tm_info*) {
+  return fake.error != 0 ? -fake.error : num_entries;
+}
 uint32_t count_completions(Cq*) { return 0; }
 bool is_flushing(const Qp*) { return false; }
 uint32_t count_rnr_naks(const Qp*) { return 0; }
@@ -226,6 +228,14 @@ int create_srq(Pd*, ibv_srq_attr* attr, const XrcPlace& xrc, uint64_t user_handl
   fake.user_handle = user_handle;
   if (fake.error == 0) attr->max_wr = 256;
   return make(&the_srq, out);
+}
+int create_tag_srq(Pd*, ibv_srq_attr*, const ibv_tm_cap&, Cq*, uint64_t user_handle, Srq** out) {
+  fake.user_handle = user_handle;
+  return make(&the_srq, out);
+}
+int post_srq_ops(Srq*, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
+  if (fake.error != 0) *bad_wr = wr;
+  return fake.error;
 }
 uint32_t srq_number(const Srq*) { return 0x815; }
 uint32_t srq_handle(const Srq*) { return 15; }

@@ -51,18 +51,24 @@ TEST_F(DeviceTest, QueryDeviceHasUsableLimits) {
   EXPECT_EQ(device_.atomic_cap, IBV_ATOMIC_HCA);
 }
 
-// What is not offered is not claimed: TSO, tag matching, the types of queue pairs of old (docs/FEATURES.md).
+// As mlx5 claims it (hw/mlx5/main.c, mlx5_ib_query_device()).
+TEST_F(DeviceTest, ClaimsTagMatching) {
+  ibv_device_attr_ex seen = {};
+  ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &seen), 0);
+  EXPECT_EQ(seen.tm_caps.max_rndv_hdr_size, 64u);
+  EXPECT_EQ(seen.tm_caps.max_num_tags, 127u);
+  EXPECT_EQ(seen.tm_caps.flags, unsigned{IBV_TM_CAP_RC});
+  EXPECT_EQ(seen.tm_caps.max_ops, 8192u);
+  EXPECT_EQ(seen.tm_caps.max_sge, 1u);
+}
+
+// What is not offered is not claimed: TSO, the types of queue pairs of old (docs/FEATURES.md).
 TEST_F(DeviceTest, ClaimsNothingOfWhatItRefuses) {
   ibv_device_attr_ex seen;
   memset(&seen, 0xff, sizeof seen);
   ASSERT_EQ(ibv_query_device_ex(context_.get(), nullptr, &seen), 0);
   EXPECT_EQ(seen.tso_caps.max_tso, 0u);
   EXPECT_EQ(seen.tso_caps.supported_qpts, 0u);
-  EXPECT_EQ(seen.tm_caps.max_rndv_hdr_size, 0u);
-  EXPECT_EQ(seen.tm_caps.max_num_tags, 0u);
-  EXPECT_EQ(seen.tm_caps.flags, 0u);
-  EXPECT_EQ(seen.tm_caps.max_ops, 0u);
-  EXPECT_EQ(seen.tm_caps.max_sge, 0u);
   EXPECT_EQ(seen.orig_attr.max_raw_ipv6_qp, 0);
   EXPECT_EQ(seen.orig_attr.max_raw_ethy_qp, 0);
   EXPECT_EQ(seen.orig_attr.max_fmr, 0);

@@ -315,6 +315,16 @@ TEST(Injection, HoldsPollsOfOneCq) {
   EXPECT_FALSE(injected.injection.holds_poll(2, kBegin + 50));
 }
 
+TEST(Injection, HoldsEachPollButTheOneAfterAHold) {
+  Rule hold = rule(Fault::kHold);
+  hold.least_ns = hold.most_ns = 50;
+  Injected injected(plan_of(hold));
+  for (int64_t now = kBegin; now < kBegin + 1000; now += 100) {
+    EXPECT_TRUE(injected.injection.holds_poll(0, now));
+    EXPECT_FALSE(injected.injection.holds_poll(0, now + 60));
+  }
+}
+
 TEST(Injection, RefusesTheNthObjectOfAKindAndWakesWhoArms) {
   Rule refuse = rule(Fault::kRefuse);
   refuse.object = 1;

@@ -11,6 +11,7 @@
 
 #include "engine/responder/responder.h"
 #include "engine/rules/vendor_error.h"
+#include "observe/retry_observer.h"
 #include "unit/engine/datagram_scene.h"
 #include "unit/engine/scene.h"
 
@@ -18,18 +19,26 @@ namespace verbena {
 namespace {
 
 // Keeps what it is told, in order. Attached for its lifetime.
-class RecordingObserver final : public Observer {
+class RecordingObserver final : public Observer, public RetryObserver {
  public:
-  RecordingObserver() { set_observer(this); }
-  ~RecordingObserver() { set_observer(nullptr); }
+  RecordingObserver() {
+    set_observer(this);
+    retry_observer.store(this);
+  }
+  ~RecordingObserver() {
+    set_observer(nullptr);
+    retry_observer.store(nullptr);
+  }
 
   void on_request(const RequestEvent& event) override { keep(requests_, event); }
+  void on_retry(const RetryEvent& event) override { keep(retries_, event); }
   void on_response(const ResponseEvent& event) override { keep(responses_, event); }
   void on_completion(const CompletionEvent& event) override { keep(completions_, event); }
   void on_state(const StateEvent& event) override { keep(states_, event); }
 
   // What has come since the last call.
   std::vector<RequestEvent> requests() { return take(requests_); }
+  std::vector<RetryEvent> retries() { return take(retries_); }
   std::vector<ResponseEvent> responses() { return take(responses_); }
   std::vector<CompletionEvent> completion_events() { return take(completions_); }
   std::vector<StateEvent> states() { return take(states_); }
@@ -48,6 +57,7 @@ class RecordingObserver final : public Observer {
 
   std::mutex mutex_;
   std::vector<RequestEvent> requests_;
+  std::vector<RetryEvent> retries_;
   std::vector<ResponseEvent> responses_;
   std::vector<CompletionEvent> completions_;
   std::vector<StateEvent> states_;
@@ -112,6 +122,21 @@ TEST_F(ObservedPair, ANakIsAResponseAndItsRequestCarriesTheVendorError) {
   const auto requests = seen.requests();
   ASSERT_EQ(requests.size(), 1u);
   EXPECT_EQ(requests[0].vendor_err, sent.vendor_err);
+}
+
+TEST_F(ObservedPair, ARequestThatWaitsForAReceiveIsRetriedOnce) {
+  ASSERT_EQ(send(*pair.a, {from.sge(0, 8)}, 3), 0);
+  const auto retries = seen.retries();
+  ASSERT_EQ(retries.size(), 1u);
+  EXPECT_EQ(retries[0].qpn, pair.a.number());
+  EXPECT_EQ(retries[0].wr_id, 3u);
+  EXPECT_EQ(retries[0].psn, 100u);
+  EXPECT_EQ(retries[0].length, 8u);
+  EXPECT_EQ(retries[0].opcode, IBV_WR_SEND);
+  EXPECT_EQ(retries[0].vendor_err, static_cast<uint8_t>(VendorError::no_receive_posted));
+  ASSERT_EQ(receive(*pair.b, {to.sge(0, 64)}), 0);
+  pair.a.sent(), pair.b.received();
+  EXPECT_TRUE(seen.retries().empty());
 }
 
 TEST_F(ObservedPair, RequestsThatAreFlushedEndAsFlushed) {

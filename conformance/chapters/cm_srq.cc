@@ -17,14 +17,16 @@ class Fixture : public CmTest {
     claims_srq();
     near_ = make_bound();
     ibv_srq_init_attr attr = srq_attributes();
-    ASSERT_SUCCEEDS(rdma_create_srq(near_, nullptr, &attr));
-    ASSERT_NE(near_->srq, nullptr);
+    const int result = CALL(rdma_create_srq(near_, nullptr, &attr));
+    if (result != 0 || near_->srq == nullptr)
+      throw Deviation{"an SRQ; seen: " + std::to_string(result) + ", " + errno_text(errno), Where::current()};
   }
 };
 
 CONFORMANCE_TEST(cm_verbs, SrqOfAnIdentifier, "rdma_create_srq.zero", "rdma_create_srq.receives",
                  "rdma_create_srq.default-pd", "rdma_destroy_srq.destroys") {
-  make_srq();
+  claims_srq();  // none of the clauses is claimed
+  ABOUT("rdma_create_srq.zero") make_srq();
   {
     const About about("rdma_create_srq.default-pd");
     EXPECT_EQ(near_->srq->pd, near_->pd);

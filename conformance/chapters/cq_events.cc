@@ -108,7 +108,8 @@ CONFORMANCE_TEST(cq, AcknowledgesSeveralAtOnce, "ibv_ack_cq_events.several") {
 CONFORMANCE_TEST(cq, DestroyWaitsForAcknowledgement, "ibv_ack_cq_events.destroy-waits") {
   arm(own().receives());
   be_sent();
-  ASSERT_TRUE(readable(std::chrono::seconds(3)));
+  if (!readable(std::chrono::seconds(3)))
+    throw NotTested{"an armed CQ raises no event: ibv_req_notify_cq.event"};
   ibv_cq* cq;
   void* cq_context;
   ASSERT_EQ(CALL(ibv_get_cq_event(channel(), &cq, &cq_context)), 0);
@@ -118,6 +119,7 @@ CONFORMANCE_TEST(cq, DestroyWaitsForAcknowledgement, "ibv_ack_cq_events.destroy-
   EXPECT_TRUE(waits) << "ibv_destroy_cq, before the event was acknowledged";
   if (waits) ibv_ack_cq_events(cq, 1);
   EXPECT_EQ(destroy.result(), 0);
+  if (!waits && own().receive_cq) ibv_ack_cq_events(cq, 1);  // refused: it is still there
 }
 
 }  // namespace

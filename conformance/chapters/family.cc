@@ -83,6 +83,7 @@ CONFORMANCE_TEST_AS(first, family, XrcDelivers, "family.xrc") { message(of(IBV_Q
 
 CONFORMANCE_TEST_AS(first, family, ChannelTells, "family.events") {
   PairSpec spec;
+  spec.far = spec.both;
   spec.both.channel = true;
   pair(spec);
   must(near().arm() == 0 && far().receive(1024, 256) == 0,

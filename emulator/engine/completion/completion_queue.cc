@@ -150,6 +150,29 @@ int cq_capacity(const Cq* cq) {
 uint32_t cq_handle(const Cq* cq) { return cq->index; }
 bool is_of(const Cq* cq, const Context* context) { return cq->context->file == context->file; }
 
+namespace {
+
+uint64_t end_of_ring(const SharedCq& shared) {
+  return shared.rings[shared.ring_generation.load(std::memory_order_acquire) & 1].tail.load(
+      std::memory_order_relaxed);
+}
+
+// An event for entries that came while the CQ was not armed, and that no event has told of. mlx5's adapters
+// have it, because arming names the last entry that was polled (rdma-core, providers/mlx5/cq.c,
+// mlx5_arm_cq()). UCX depends on it: it arms after its last poll, and sleeps (uct_ib_iface_arm_cq()). What an
+// event has told of raises none, so that a program that reads an event, arms and then polls is not woken
+// twice.
+void raise_for_entries_before(Cq& cq) {
+  SharedCq& shared = *cq.shared;
+  if (cq.channel == nullptr || shared.moderation.load(std::memory_order_relaxed) != 0) return;
+  const uint64_t end = end_of_ring(shared);
+  if (end == cq.told_to.load(std::memory_order_relaxed) || cq.consumer.seems_empty()) return;
+  cq.told_to.store(end, std::memory_order_relaxed);
+  raise_kept_back_event(shared, cq.process->self());
+}
+
+}  // namespace
+
 int req_notify_cq(Cq* cq, bool solicited_only) {
   const KeepErrno guard;
   if (int error = usable(*cq->context); error != 0) return error;
@@ -162,6 +185,7 @@ int req_notify_cq(Cq* cq, bool solicited_only) {
   if (faults::Injection* const injection = faults::injection();
       injection != nullptr && cq->channel != nullptr) [[unlikely]]
     if (injection->wakes(cq->index, now_ns())) raise_kept_back_event(*cq->shared, cq->process->self());
+  if (!solicited_only) raise_for_entries_before(*cq);
   return 0;
 }
 
@@ -173,6 +197,7 @@ void cq_event(Cq* cq) {
       nanosleep(&time, nullptr);
     }
   cq->comp_events.fetch_add(1, std::memory_order_relaxed);
+  if (!cq->process->dead()) cq->told_to.store(end_of_ring(*cq->shared), std::memory_order_relaxed);
   cq->shared->events_read.fetch_add(1, std::memory_order_relaxed);
   if (!cq->process->dead() && cq->process->view().header().lost_events.load(std::memory_order_relaxed) != 0)
     reinject_lost_events(*cq->process);

@@ -42,7 +42,7 @@ struct Cq {
 
   SpinLock lock;  // polling and purging
   CompletionConsumer consumer;
-  KnownRegion scattered;  // the region that eager data went to last
+  KnownRegion scattered;                    // the region that eager data went to last
   std::atomic<bool> rendezvous_due{false};  // of some SRQ with tags (TagMatching::rendezvous)
   std::atomic<uint32_t> empty_polls{0};
   std::atomic<int64_t> look_again_at{
@@ -51,6 +51,7 @@ struct Cq {
   std::atomic<bool> failed{false};        // overrun
   std::atomic<uint32_t> async_events{0};  // raised so far
   std::atomic<uint32_t> comp_events{0};   // read by the program so far
+  std::atomic<uint64_t> told_to{0};  // the ring's end when an event was read: it told of what lies before
 };
 
 }  // namespace verbena

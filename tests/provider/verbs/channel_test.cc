@@ -91,9 +91,19 @@ TEST_F(EventTest, DoesNotComeUnarmed) {
   EXPECT_FALSE(is_readable(channel_->fd));
 }
 
-TEST_F(EventTest, DoesNotComeForACompletionBeforeArming) {
+// As with mlx5; ibv_req_notify_cq(3) speaks of the next completion alone.
+TEST_F(EventTest, ComesForACompletionThatNoEventHasToldOf) {
   send();
   arm(false);
+  EXPECT_EQ(read_event(), responder_cq_.get());
+  arm(false);
+  EXPECT_FALSE(is_readable(channel_->fd));
+  ibv_ack_cq_events(responder_cq_.get(), 1);
+}
+
+TEST_F(EventTest, SolicitedOnlyDoesNotComeForACompletionBeforeArming) {
+  send(IBV_SEND_SOLICITED);
+  arm(true);
   EXPECT_FALSE(is_readable(channel_->fd));
 }
 

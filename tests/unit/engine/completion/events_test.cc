@@ -60,9 +60,30 @@ TEST_F(Events, AreRaisedOnceForEachArming) {
   EXPECT_TRUE(no_event());
 }
 
-TEST_F(Events, AreNotRaisedForWhatWasThereBefore) {
+TEST_F(Events, AreRaisedForWhatCameWhileTheCqWasNotArmed) {
   message();
   ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+  EXPECT_TRUE(event());
+  completion(cq.get());
+  ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+  message();
+  EXPECT_TRUE(event());
+  message();
+  ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+  EXPECT_TRUE(event());
+}
+
+TEST_F(Events, AreNotRaisedForWhatTheLastEventToldOf) {
+  ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+  message();
+  EXPECT_TRUE(event());
+  ASSERT_EQ(req_notify_cq(cq.get(), false), 0);
+  EXPECT_TRUE(no_event());
+}
+
+TEST_F(Events, ArmedForSolicitedAreNotRaisedForWhatWasThereBefore) {
+  message(IBV_SEND_SOLICITED);
+  ASSERT_EQ(req_notify_cq(cq.get(), true), 0);
   EXPECT_TRUE(no_event());
 }
 

@@ -86,6 +86,7 @@ CONFORMANCE_TEST(mw, KeyBeforeIsOfNoUse, "ibv_alloc_mw.type2-old-key") {
   const Mw mw = window(IBV_MW_TYPE_2);
   const uint32_t before = ibv_inc_rkey(mw->rkey), rkey = ibv_inc_rkey(before);
   ASSERT_EQ(bind_with(mw, before, 0), IBV_WC_SUCCESS);
+  ASSERT_EQ(write(0, before), IBV_WC_SUCCESS);
   invalidate_locally(before);
   ASSERT_EQ(bind_with(mw, rkey, 0), IBV_WC_SUCCESS);
   user().fill(0, 1, 0x77);

@@ -22,7 +22,12 @@ int get_event(ibv_comp_channel* channel, ibv_cq** cq, void** context) {
   const Stack stack = capture_stack();
   if (!is_usable(channel, "ibv_get_cq_event", stack)) return errno = EBADF, -1;
   const Waiting waiting(channel, stack);
-  return next(channel, cq, context);
+  const int error = next(channel, cq, context);
+  if (error != 0) return error;
+  const Locked locked;
+  if (auto* const known = find<CompletionQueue>(*cq); known != nullptr && known->unpolled != 0)
+    known->unpolled = keep_stack(stack);
+  return 0;
 }
 
 void acknowledge(ibv_cq* cq, unsigned int count) {

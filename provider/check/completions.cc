@@ -254,9 +254,13 @@ void end_poll(ibv_cq_ex* ex) {
 int req_notify_cq(ibv_cq* ibv, int solicited_only) {
   const Stack stack = capture_stack();
   if (!is_usable(ibv, "ibv_req_notify_cq", stack)) return EINVAL;
+  const uint32_t waiting = solicited_only != 0 ? 0 : provider().waiting(ibv);
   {
     const Locked locked;
     if (auto* const cq = find<CompletionQueue>(ibv); cq != nullptr) {
+      cq->waiting_at_arming = cq->armed ? 0 : waiting;
+      cq->polls_at_arming = cq->polls;
+      cq->armed_by = this_thread();
       cq->armed = true;
       cq->solicited_only = solicited_only != 0;
       cq->arming = keep_stack(stack);
@@ -272,6 +276,12 @@ void cq_event(ibv_cq* ibv) {
   const Locked locked;
   auto* const cq = find<CompletionQueue>(ibv);
   if (cq == nullptr) return;
+  if (cq->armed && cq->waiting_at_arming != 0 && cq->polls == cq->polls_at_arming &&
+      cq->armed_by == this_thread()) {
+    cq->unpolled = keep_stack(stack);
+    cq->unpolled_arming = cq->arming;
+    cq->unpolled_thread = this_thread();
+  }
   cq->armed = false;
   ++cq->events_read;
   cq->event_read = keep_stack(stack);
@@ -291,8 +301,26 @@ void async_event(ibv_context* context, ibv_async_event* event) {
 
 }  // namespace
 
+namespace {
+
+// This device, as some adapters, has an event for what was there before the queue was armed; others have
+// none, and the thread would have slept. Another thread may poll after each arming, as it should.
+void look_at_arming(CompletionQueue& cq) {
+  if (cq.unpolled == 0) return;
+  if (cq.unpolled_thread == this_thread())
+    report(
+        rule("rearm-race"),
+        text("%s had %u completions when it was armed, and the thread waited for an event before it polled",
+             cq.name.c_str(), cq.waiting_at_arming),
+        {{"waited here", cq.unpolled}, {"armed here", cq.unpolled_arming}});
+  cq.unpolled = 0;
+}
+
+}  // namespace
+
 void note_poll(CompletionQueue& cq, bool found_nothing, const Stack& stack) {
   ++cq.polls;
+  look_at_arming(cq);
   if (!cq.said_overrun && provider().has_overrun(cq.cq)) {
     cq.said_overrun = true;
     report_overrun(cq);

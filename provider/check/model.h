@@ -120,6 +120,14 @@ struct CompletionQueue : Object {
   bool armed = false;
   bool solicited_only = false;
   StackId arming = 0;
+  // Completions that were in the queue when it was armed for any, and the polls by then. 0 as well: an event
+  // may have been waiting.
+  uint32_t waiting_at_arming = 0;
+  uint64_t polls_at_arming = 0;
+  int armed_by = 0;  // a thread
+  // A thread has read an event without a poll since: where, which one, and where the queue had been armed.
+  StackId unpolled = 0, unpolled_arming = 0;
+  int unpolled_thread = 0;
   uint32_t events_read = 0;
   StackId event_read = 0;  // the last one
   uint64_t events_acknowledged = 0;

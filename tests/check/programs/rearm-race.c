@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 static void* send_later(void* unused) {
-  if (wrong) until_reported("rearm-race");
   NEED(send_bytes(qp[0], buf, 32) == 0);
   return unused;
 }
@@ -15,7 +14,7 @@ int main(int argc, char** argv) {
   open_pair();
   NEED(receive_bytes(qp[1], 2, buf + kSize, 64) == 0);
   NEED(receive_bytes(qp[1], 3, buf + kSize + 64, 64) == 0);
-  NEED(send_bytes(qp[0], buf, 32) == 0); /* it is complete when the queue is armed: no event for it */
+  NEED(send_bytes(qp[0], buf, 32) == 0); /* it is complete when the queue is armed: some adapters have no event for it */
   NEED(ibv_req_notify_cq(cq, 0) == 0);
   struct ibv_wc wc;
   int polled = 0;

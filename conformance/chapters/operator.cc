@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 
+#include <cstring>
 #include <string>
 
 #include "support/cm.h"
@@ -56,6 +57,40 @@ class AsyncTest : public PairTest {
       throw NotClaimed{"device_cap_flags has no PORT_ACTIVE_EVENT, and none comes"};
     }
   }
+  // Is the GID there that the run uses? On Ethernet it is an address of the machine's interface, and an
+  // interface that is set down keeps no IPv6 addresses (Linux Documentation/networking/ip-sysctl.rst,
+  // keep_addr_on_down). Whoever brings it up may add them a moment later.
+  bool has_gid() {
+    const auto deadline = std::chrono::steady_clock::now() + operator_time();
+    for (;;) {
+      ibv_gid gid = {};
+      if (ibv_query_gid(context(), device().port_number(), device().gid_index(), &gid) == 0 &&
+          memcmp(gid.raw, device().gid().raw, sizeof gid.raw) == 0)
+        return true;
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      give_way();
+    }
+  }
+  // The status of a message of a new connection. A switch may forward nothing at first.
+  ibv_wc_status message() {
+    const auto deadline = std::chrono::steady_clock::now() + operator_time();
+    for (;;) {
+      new_pair();
+      if (far().receive(0, 64) != 0 || near().post(send_request({{0, 8}})) != 0)
+        throw Deviation{"requests of a new connection; expected: taken; seen: refused", Where::current()};
+      const ibv_wc_status status = near().completion().status;
+      if (status != IBV_WC_RETRY_EXC_ERR || std::chrono::steady_clock::now() >= deadline) return status;
+    }
+  }
+  bool carries_messages() {
+    try {
+      return message() == IBV_WC_SUCCESS;
+    } catch (const Deviation&) {
+      return false;
+    } catch (const NotClaimed&) {  // of what it has had before
+      return false;
+    }
+  }
   void expect_port(const ibv_async_event& event) {
     const About about("ibv_get_async_event.port");
     EXPECT_EQ(event.element.port_num, device().port_number());
@@ -77,15 +112,12 @@ CONFORMANCE_TEST_AS(by_operator, async, LinkGoesDownAndComesBack, "ibv_get_async
   const About about("ibv_get_async_event.port-active");
   expect_port(wait_for_active());
   EXPECT_EQ(port_state(IBV_PORT_ACTIVE), IBV_PORT_ACTIVE);
-  // Of a new connection: no page promises that one outlives its link. A switch may forward nothing at first.
-  const auto deadline = std::chrono::steady_clock::now() + operator_time();
-  ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
-  do {
-    new_pair();
-    ASSERT_EQ(far().receive(0, 64), 0);
-    ASSERT_EQ(near().post(send_request({{0, 8}})), 0);
-    status = near().completions(1, false, Where::current(), operator_time()).front().status;
-  } while (status == IBV_WC_RETRY_EXC_ERR && std::chrono::steady_clock::now() < deadline);
+  if (device().is_ethernet() && !has_gid()) {
+    not_tested("the port's address has not come back with its link");
+    return;
+  }
+  // Of a new connection: no page promises that one outlives its link.
+  const ibv_wc_status status = message();
   EXPECT_EQ(status, IBV_WC_SUCCESS) << ibv_wc_status_str(status);
   if (status == IBV_WC_SUCCESS) {
     EXPECT_EQ(far().received().status, IBV_WC_SUCCESS);
@@ -99,10 +131,17 @@ CONFORMANCE_TEST_AS(by_operator, async, AddressesChange, "ibv_get_async_event.gi
   ABOUT("ibv_get_async_event.gid-change") expect_port(wait_for(IBV_EVENT_GID_CHANGE));
 }
 
+// A reset need not be fatal, nor of this part of the adapter: a device that carries messages is in no fatal
+// state.
 CONFORMANCE_TEST_AS(by_operator, async, DeviceIsReset, "ibv_get_async_event.device-fatal") {
   pair();
   cause(OperatorEvent::reset, device());
-  wait_for(IBV_EVENT_DEVICE_FATAL);
+  try {
+    wait_for(IBV_EVENT_DEVICE_FATAL);
+  } catch (const Deviation&) {
+    if (!carries_messages()) throw;
+    throw NotTested{"the reset has put the device into no fatal state: it carries messages"};
+  }
 }
 
 }  // namespace verbs

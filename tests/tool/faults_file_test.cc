@@ -217,8 +217,8 @@ TEST_F(Chaos, TellsHowAFailureIsRepeated) {
   EXPECT_NE(failed.err.find("the program ended with status 3 under --chaos"), std::string::npos)
       << failed.err;
   EXPECT_NE(failed.err.find(" run --chaos 7 -- sh -c 'exit 3'\n"), std::string::npos) << failed.err;
-  const Outcome crashed = verbena({"run", "--chaos", "7", "--", "sh", "-c", "kill -SEGV $$"});
-  EXPECT_TRUE(crashed.died_of(SIGSEGV));
+  const Outcome crashed = verbena({"run", "--chaos", "7", "--", "sh", "-c", "kill -ABRT $$"});
+  EXPECT_TRUE(crashed.died_of(SIGABRT));
   EXPECT_NE(crashed.err.find("was ended by a signal"), std::string::npos) << crashed.err;
 }
 

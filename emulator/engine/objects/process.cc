@@ -25,8 +25,9 @@ Process::Process(const Above& above)
 Process::~Process() = default;
 
 void Process::forget_qp(uint32_t index) {
-  if (Network* const there = network(); there != nullptr) there->forget(*qp(index));
+  // The scheduler first: it may find something in flight, and have its deadline watched again.
   scheduler_.remove(qp(index));
+  if (Network* const there = network(); there != nullptr) there->forget(*qp(index));
   std::lock_guard lock(serving_mutex_);
   gone_.push_back(index);
 }

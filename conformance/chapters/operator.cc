@@ -59,7 +59,7 @@ class AsyncTest : public PairTest {
   }
   // Is the GID there that the run uses? On Ethernet it is an address of the machine's interface, and an
   // interface that is set down keeps no IPv6 addresses (Linux Documentation/networking/ip-sysctl.rst,
-  // keep_addr_on_down). Whoever brings it up may add them a moment later.
+  // keep_addr_on_down). A person who brings it up may add them a moment later.
   bool has_gid() {
     const auto deadline = std::chrono::steady_clock::now() + operator_time();
     for (;;) {

@@ -99,6 +99,7 @@ class Fixture : public PairTest {
       exchange(far(), near());
       ASSERT_SUCCEEDS(ibv_query_qp(native().qp, &attr, IBV_QP_PATH_MIG_STATE, &init));
       if (attr.path_mig_state == IBV_MIG_ARMED) return;
+      // No event tells of it.
       std::this_thread::sleep_for(scaled(std::chrono::milliseconds(10)));
     }
     throw NotTested{"the connection does not become armed, by what ibv_query_qp says"};

@@ -55,14 +55,14 @@ void die_of(int number) {
   raise(number);
 }
 
-// Until the program ends. Signals of the terminal reach it by themselves.
+// Until the program ends.
 int wait_for(pid_t child, const sigset_t& signals) {
   for (;;) {
     int status = 0;
     if (const pid_t ended = waitpid(child, &status, WNOHANG); ended != 0) return ended == child ? status : 0;
     siginfo_t info;
     const int number = sigwaitinfo(&signals, &info);
-    if (number > 0 && number != SIGCHLD && info.si_code <= 0) kill(child, number);
+    if (number > 0 && is_for_program(info)) kill(child, number);
   }
 }
 
@@ -85,10 +85,8 @@ std::string quoted(const std::vector<std::string>& words) {
 }
 
 int run_under_chaos(const std::vector<std::string>& program) {
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2})
-    sigaddset(&signals, number);
+  const sigset_t signals = signals_beside_program();
+  sigset_t before;
   sigprocmask(SIG_BLOCK, &signals, &before);
   const sighandler_t of_children = signal(SIGCHLD, SIG_DFL);  // where it is ignored there is no status
   const pid_t self = getpid();

@@ -142,20 +142,6 @@ std::string plan_like(const std::string& id) {
   return to_text(plan);
 }
 
-sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2})
-    sigaddset(&set, number);
-  return set;
-}
-
-// A terminal sends SIGINT and SIGQUIT to both processes (SI_KERNEL, sigaction(2)); kill(2) only to this one.
-bool is_for_program(const siginfo_t& info) {
-  if (info.si_signo == SIGINT || info.si_signo == SIGQUIT) return info.si_code != SI_KERNEL;
-  return info.si_signo != SIGCHLD;
-}
-
 // Until the program ends: what it finds is printed within a fifth of a second. Returns its exit status.
 template <typename Look>
 int watch(pid_t child, const sigset_t& signals, Look look) {
@@ -194,7 +180,7 @@ int check(const CheckOptions& options, const std::vector<std::string>& program) 
   if (const std::string plan = plan_like(options.like); !plan.empty())
     environment.push_back({faults::kVariable, plan});
 
-  const sigset_t signals = watched_signals();
+  const sigset_t signals = signals_beside_program();
   sigset_t before;
   sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t child = start(program, environment, false, before);

@@ -37,4 +37,14 @@ pid_t start(const std::vector<std::string>& program, const std::vector<Variable>
   _exit(become(program));
 }
 
+sigset_t signals_beside_program() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&set, number);
+  return set;
+}
+
+bool is_for_program(const siginfo_t& info) { return info.si_signo != SIGCHLD && info.si_code != SI_KERNEL; }
+
 }  // namespace verbena::tool

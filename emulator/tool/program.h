@@ -22,4 +22,12 @@ int become(const std::vector<std::string>& program);
 pid_t start(const std::vector<std::string>& program, const std::vector<Variable>& environment, bool to_stderr,
             const sigset_t& mask);
 
+// For a command that stays beside its program. What it blocks and waits for: SIGCHLD, and the signals that it
+// hands on.
+sigset_t signals_beside_program();
+
+// Is it to be handed on? A terminal sends its signals to both processes (SI_KERNEL, sigaction(2)); kill(2)
+// sends them to this one alone.
+bool is_for_program(const siginfo_t& info);
+
 }  // namespace verbena::tool

@@ -140,6 +140,17 @@ def ucx_perftest(test, size, count, transports="posix,self"):
     return take
 
 
+def ucx_on_verbena(test, size, count, *options):
+    """The same program over verbena0: UCX's transport rc_verbs."""
+    def take(bench):
+        port = programs.free_port()
+        program = [bench.built("verbena"), "run", *options, "--", programs.find("ucx_perftest"), "-p", str(port)]
+        client = program + ["127.0.0.1", "-f", "-t", test, "-s", str(size), "-n", str(bench.count(count))]
+        environment = {"UCX_TLS": "rc,self", "UCX_NET_DEVICES": "verbena0:1", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        return parse.ucx_perftest(programs.pair(program, client, port, bench.two_cpus(), environment))
+    return take
+
+
 def micro(measure, size=8, count=100000):
     def take(bench):
         cpus = bench.two_cpus()
@@ -290,6 +301,12 @@ MEASURES = {
     "ucx tag_bw 1048576": (ucx_perftest("tag_bw", 1048576, 10000), "ucx_perftest tag_bw (posix), 1 MiB"),
     "ucx tag_bw 64": (ucx_perftest("tag_bw", 64, 2000000), "ucx_perftest tag_bw (posix), 64 B"),
     "ucx am_bw 64": (ucx_perftest("ucp_am_bw", 64, 2000000), "ucx_perftest ucp_am_bw (posix), 64 B"),
+    "verbena tag_lat 8": (ucx_on_verbena("tag_lat", 8, 500000), "ucx_perftest tag_lat (rc, verbena0), 8 B"),
+    "verbena tag_bw 1048576": (ucx_on_verbena("tag_bw", 1048576, 10000), "ucx_perftest tag_bw (rc, verbena0), 1 MiB"),
+    "heap tag_lat 8": (ucx_on_verbena("tag_lat", 8, 500000, "--shared-heap"),
+                       "ucx_perftest tag_lat (rc, verbena0 --shared-heap), 8 B"),
+    "heap tag_bw 1048576": (ucx_on_verbena("tag_bw", 1048576, 10000, "--shared-heap"),
+                            "ucx_perftest tag_bw (rc, verbena0 --shared-heap), 1 MiB"),
     "hand_over": (micro("hand_over", count=2000000), "shared-memory hand-over, both polling"),
     "process_vm_hand_over": (micro("process_vm_hand_over"), "process_vm_writev hand-over, both polling"),
     "mem_hand_over": (micro("mem_hand_over"), "pwrite to /proc/pid/mem hand-over, both polling"),

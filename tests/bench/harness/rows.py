@@ -64,6 +64,16 @@ def _heap_rows():
                   "gbytes_per_second", _then(">=", 0.9), "shared heap")
 
 
+def _ucx_rows():
+    """UCX over verbena0 beside UCX over its own shared memory."""
+    for prefix, note in (("verbena", ""), ("heap", "shared heap")):
+        for goal in (_first("<=", 0.9), _then("<=", 0.8)):
+            yield Row("UCX tag latency 8 B", "us", prefix + " tag_lat 8", "50%ile", "ucx tag_lat 8", "50%ile", goal, note)
+        for goal in (_first(">=", 0.8), _then(">=", 1.0)):
+            yield Row("UCX tag bandwidth 1 MiB", "GB/s", prefix + " tag_bw 1048576", "bandwidth", "ucx tag_bw 1048576",
+                      "bandwidth", goal, note)
+
+
 def _bandwidth_rows():
     for size, name in ((65536, "64 KiB"), (262144, "256 KiB"), (1048576, "1 MiB")):
         for yardstick, goal in (("process_vm_writev", _first(">=", 0.95)), ("memcpy", _then(">=", 0.8))):
@@ -138,6 +148,7 @@ ROWS = [
         _first("<=", 1.5)),
     Row("read latency 4 KiB", "us", "ib_read_lat 4096", "t_typical", "process_vm_readv 4096", "median_us",
         _then("<=", 1.2)),
+    *_ucx_rows(),
     *_bandwidth_rows(),
     Row("write latency 8 B", "us", "shared ib_write_lat 8", "t_typical", "ucx put_lat 8", "50%ile",
         _first("<=", 2.0), "shared memory"),

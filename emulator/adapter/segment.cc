@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "adapter/advice.h"
 #include "adapter/memcheck.h"
 #include "observe/log.h"
 
@@ -90,7 +91,7 @@ int OwnSegment::map_own_keys() {
       mmap(nullptr, kOwnKeysSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return ENOMEM;
   own_keys_ = static_cast<SharedMr*>(memory);
-  madvise(memory, kOwnKeysSize, MADV_DONTDUMP);  // the shared entries say the same
+  advise_kernel(memory, kOwnKeysSize, MADV_DONTDUMP);  // the shared entries say the same
   return 0;
 }
 
@@ -117,7 +118,7 @@ int OwnSegment::create(uint64_t node_id, uint32_t slot, uint32_t slot_generation
   // The file cannot shrink, so no process that maps it can get SIGBUS.
   if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return errno;
   view_ = SegmentView(static_cast<std::byte*>(memory), size, own_keys_);
-  madvise(memory, size, MADV_DONTDUMP);  // it would make the kernel allocate all of it
+  advise_kernel(memory, size, MADV_DONTDUMP);  // it would make the kernel allocate all of it
   memcheck::no_access(memory, size);
   committed_.resize(size / kChunk);
   if (int error = commit(0, kQpTableOffset); error != 0) return error;
@@ -167,7 +168,7 @@ int OwnSegment::commit_locked(uint64_t offset, uint64_t size) {
 
 void OwnSegment::include_in_dumps(uint64_t offset, uint64_t size) {
   if (size > kMostDumped - dumped_) return;
-  if (madvise(view_.base() + offset, size, MADV_DODUMP) == 0) dumped_ += size;
+  if (advise_kernel(view_.base() + offset, size, MADV_DODUMP) == 0) dumped_ += size;
 }
 
 void OwnSegment::abandon() {
@@ -242,7 +243,7 @@ int PeerSegment::map(int fd, uint64_t node_id, uint32_t slot, uint32_t slot_gene
     return EPROTO;
   }
   view_ = SegmentView(static_cast<std::byte*>(memory), size);
-  madvise(memory, size, MADV_DONTDUMP);  // it is the owner's
+  advise_kernel(memory, size, MADV_DONTDUMP);  // it is the owner's
   PeersUnderMemcheck::add(view_);
   return 0;
 }

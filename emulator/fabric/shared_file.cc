@@ -44,17 +44,25 @@ bool find_shared_file(uint64_t address, uint64_t length, SharedFile* out) {
   return find_shared_file(read_memory_map(), address, length, out);
 }
 
-bool is_file_page(uint64_t address) {
+bool is_file_page(uint64_t address) { return are_file_pages(address, address); }
+
+bool are_file_pages(uint64_t address, uint64_t other) {
   // Bit 61: a file page or shared-anonymous (proc(5)); bit 63: present.
   constexpr uint64_t kFileAndPresent = uint64_t{1} << 61 | uint64_t{1} << 63;
-  const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  const auto fd =
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0));
   if (fd < 0) return false;
-  uint64_t entry = 0;
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const auto at = static_cast<off_t>(address / page * sizeof entry);
-  const bool got = syscall(SYS_pread64, fd, &entry, sizeof entry, at) == sizeof entry;
+  const auto is_one = [&](uint64_t number) {
+    uint64_t entry = 0;
+    const auto at = static_cast<off_t>(number * sizeof entry);
+    return syscall(SYS_pread64, fd, &entry, sizeof entry, at) == sizeof entry &&
+           (entry & kFileAndPresent) == kFileAndPresent;
+  };
+  const uint64_t first = address / page, second = other / page;
+  const bool are = is_one(first) && (second == first || is_one(second));
   syscall(SYS_close, fd);
-  return got && (entry & kFileAndPresent) == kFileAndPresent;
+  return are;
 }
 
 int find_open_descriptor(const SharedFile& file, bool writable) {

@@ -30,6 +30,8 @@ bool find_shared_file(uint64_t address, uint64_t length, SharedFile* out);
 // Is the page of `address` one of a file, or of shared memory? Cheaper than the above. False: it is not, or
 // the page is not there.
 bool is_file_page(uint64_t address);
+// Of two addresses?
+bool are_file_pages(uint64_t address, uint64_t other);
 
 // A descriptor of that file which this process has open for reading, and for writing if `writable`. It is the
 // program's, and may be closed at any time. -1: none.

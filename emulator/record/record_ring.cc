@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapter/advice.h"
 #include "adapter/clock.h"
 #include "fabric/descriptor.h"
 
@@ -37,7 +38,7 @@ int RingMapping::map(int file, uint64_t size, bool writable) {
   };
   // madvise(2): without MADV_DONTFORK a child that is not ours would write into the ring of its parent.
   if (!place(0, kRingHeaderSize + size, 0) || !place(kRingHeaderSize + size, size, kRingHeaderSize) ||
-      madvise(base, whole, MADV_DONTFORK) != 0) {
+      advise_kernel(base, whole, MADV_DONTFORK) != 0) {
     const int error = errno;
     munmap(base, whole);
     return error;

@@ -2,7 +2,9 @@
 #include "boundary/descriptors.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -227,7 +229,9 @@ void prepare_descriptors() {
   void* memory = mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return;
-  madvise(memory, sizeof(Table), MADV_WIPEONFORK);  // if refused, forked children cannot use the table
+  // Not by the function, a hook: it is not the program that advises. If refused, forked children cannot use
+  // the table.
+  syscall(SYS_madvise, memory, sizeof(Table), MADV_WIPEONFORK);
   Table* table = static_cast<Table*>(memory);
   table->process.store(kernel::process_id(), std::memory_order_relaxed);
   the_table.store(table, std::memory_order_release);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 
+#include "adapter/advice.h"
 #include "emulator.h"
 #include "engine/memory/sharing.h"
 #include "engine/objects/context.h"
@@ -53,7 +54,7 @@ void* map_file(size_t length, KeptDescriptor* backing) {
   if (fd < 0) return nullptr;
   void* const memory =
       reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
-  if (memory == MAP_FAILED || madvise(memory, length, MADV_DONTFORK) != 0) {
+  if (memory == MAP_FAILED || advise_kernel(memory, length, MADV_DONTFORK) != 0) {
     if (memory != MAP_FAILED) munmap(memory, length);
     syscall(SYS_close, fd);
     return nullptr;

@@ -48,9 +48,15 @@ bool parse(std::string_view text, MappedRange* out) {
   const auto inode = take_number(&text, 10);
   if (!offset || !major || !minor || !inode) return false;
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  *out = {*begin, *end,       *offset, makedev(static_cast<unsigned>(*major), static_cast<unsigned>(*minor)),
-          *inode, protection, shared,  text,
-          {}};
+  *out = {};
+  out->begin = *begin;
+  out->end = *end;
+  out->offset = *offset;
+  out->device = makedev(static_cast<unsigned>(*major), static_cast<unsigned>(*minor));
+  out->inode = *inode;
+  out->protection = protection;
+  out->shared = shared;
+  out->path = text;
   return true;
 }
 
@@ -66,7 +72,13 @@ PageText read_all(const char* path) {
   return all;
 }
 
-constexpr std::string_view kFlags = "VmFlags:";
+constexpr std::string_view kFlags = "VmFlags:", kPageSize = "KernelPageSize:";
+
+// Of a line as "KernelPageSize:        4 kB", after the colon. 0: it is not.
+uint64_t kibibytes(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return take_number(&text, 10).value_or(0) * 1024;
+}
 
 }  // namespace
 
@@ -80,6 +92,8 @@ bool take_range(std::string_view* text, MappedRange* out) {
       if (found) return *text = all, true;
       *out = range;
       found = true;
+    } else if (found && line.substr(0, kPageSize.size()) == kPageSize) {
+      out->page_size = kibibytes(line.substr(kPageSize.size()));
     } else if (found && line.substr(0, kFlags.size()) == kFlags) {
       out->flags = line.substr(kFlags.size());
       return true;
@@ -92,10 +106,11 @@ PageText read_memory_map(bool with_flags) {
   return read_all(with_flags ? "/proc/self/smaps" : "/proc/self/maps");
 }
 
-int64_t memory_status(const char* name) {
-  const PageText all = read_all("/proc/self/status");
+PageText read_status() { return read_all("/proc/self/status"); }
+
+int64_t memory_status(std::string_view text, const char* name) {
   const std::string_view wanted = name;
-  for (std::string_view text = all; !text.empty();) {
+  while (!text.empty()) {
     const std::string_view line = take_line(&text);
     if (line.size() > wanted.size() && line.substr(0, wanted.size()) == wanted && line[wanted.size()] == ':')
       return atoll(line.data() + wanted.size() + 1);  // ends at the end of the line

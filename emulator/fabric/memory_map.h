@@ -27,6 +27,7 @@ struct MappedRange {
   int protection;  // PROT_*
   bool shared;
   std::string_view path;   // as the kernel names it; may end in " (deleted)"; empty: anonymous
+  uint64_t page_size = 0;  // bytes, in smaps; 0 in maps
   std::string_view flags;  // VmFlags of smaps, with a space before each and one at the end; empty in maps
 };
 
@@ -38,7 +39,10 @@ bool take_range(std::string_view* text, MappedRange* out);
 // malloc(3).
 PageText read_memory_map(bool with_flags = false);
 
-// A figure of /proc/self/status in KiB, "VmLck" for example. -1: not there. Without malloc(3).
-int64_t memory_status(const char* name);
+// A figure of /proc/self/status in KiB, "VmLck" for example. -1: not there. Without malloc(3). `text`: the
+// file, which read_status() has read.
+PageText read_status();
+int64_t memory_status(std::string_view text, const char* name);
+inline int64_t memory_status(const char* name) { return memory_status(read_status(), name); }
 
 }  // namespace verbena

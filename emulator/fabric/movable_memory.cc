@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "fabric/movable_memory.h"
 
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -23,8 +24,10 @@ constexpr struct {
   const char* flag;
   int advice;
 } kKept[] = {{"dc", MADV_DONTFORK}, {"dd", MADV_DONTDUMP}, {"hg", MADV_HUGEPAGE}, {"nh", MADV_NOHUGEPAGE}};
-// A stack that grows, wiped in children, huge pages, KSM, watched by a userfaultfd, a device's.
-constexpr const char* kRefused[] = {"gd", "wf", "ht", "mg", "um", "uw", "ui", "io", "pf"};
+// A stack that grows, wiped in children, KSM, watched by a userfaultfd, a device's.
+constexpr const char* kRefused[] = {"gd", "wf", "mg", "um", "uw", "ui", "io", "pf"};
+// Bytes. Writes to a huge page are held back while it is copied, and one is kept spare: not 1 GiB.
+constexpr uint64_t kMostHugePage = 32 * 1024 * 1024;
 
 // What libc and the kernel (rseq(2)) keep for this thread lies at its thread pointer: above it on x86, below
 // it on aarch64.
@@ -80,13 +83,25 @@ bool has_flag(const MappedRange& mapping, const char* flag) {
   return mapping.flags.find(std::string(" ") + flag) != std::string_view::npos;
 }
 
+bool is_anonymous_huge(const MappedRange& mapping) {
+  return !mapping.shared &&
+         mapping.path == "/anon_hugepage (deleted)";  // kernel, mm/hugetlb: HUGETLB_ANON_FILE
+}
+
+bool needs_page_size(const MappedRange& mapping) {
+  static const std::string huge = std::string("/memfd:") + kHeapFile + "-";
+  return mapping.page_size == 0 && !mapping.shared &&
+         (is_anonymous_huge(mapping) || mapping.path.substr(0, huge.size()) == huge);
+}
+
 bool may_move(const PageRange& wanted, const MappedRange& mapping, const MappedRange& before) {
   const bool is_anonymous = mapping.inode == 0 && (mapping.path.empty() || mapping.path == "[heap]" ||
                                                    mapping.path.substr(0, 6) == "[anon:");
   // is_moved(): and made private by a fork.
-  if (mapping.shared || (!is_anonymous && !is_moved(mapping)) ||
+  if (mapping.shared || (!is_anonymous && !is_anonymous_huge(mapping) && !is_moved(mapping)) ||
       mapping.protection != (PROT_READ | PROT_WRITE))
     return false;
+  if (mapping.page_size > kMostHugePage) return false;
   if (std::any_of(std::begin(kRefused), std::end(kRefused),
                   [&](const char* flag) { return has_flag(mapping, flag); }))
     return false;
@@ -125,6 +140,33 @@ void advise(const PageRange& range, const Advice& advice) {
     if ((advice.kept >> i & 1) != 0)
       syscall(SYS_madvise, range.begin, range.end - range.begin, kKept[i].advice);
   if (advice.locked) syscall(SYS_mlock, range.begin, range.end - range.begin);
+}
+
+namespace {
+
+// What /sys/kernel/mm/transparent_hugepage/enabled has in brackets: 'a'lways, 'm'advise, 'n'ever.
+char transparent_pages() {
+  char text[64] = "";
+  const auto fd = static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC, 0));
+  if (fd < 0) return 'n';
+  const long got = syscall(SYS_read, fd, text, sizeof text);
+  syscall(SYS_close, fd);
+  const std::string_view all(text, static_cast<size_t>(std::max(got, 0L)));
+  const size_t bracket = all.find('[');
+  return bracket == all.npos || bracket + 1 == all.size() ? 'n' : all[bracket + 1];
+}
+
+}  // namespace
+
+bool has_transparent_pages(const Advice& advice) {
+  const auto has = [&](int wanted) {
+    for (unsigned i = 0; i < std::size(kKept); ++i)
+      if (kKept[i].advice == wanted) return (advice.kept >> i & 1) != 0;
+    return false;
+  };
+  static const char mode = transparent_pages();
+  return mode == 'a' ? !has(MADV_NOHUGEPAGE) : mode == 'm' && has(MADV_HUGEPAGE);
 }
 
 }  // namespace verbena

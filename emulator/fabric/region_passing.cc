@@ -16,6 +16,7 @@
 #include <cstring>
 #include <span>
 
+#include "adapter/advice.h"
 #include "fabric/descriptor_table.h"
 
 namespace verbena {
@@ -58,11 +59,38 @@ bool is_space_limited() {
 }
 
 void keep_to_this_process(void* memory, uint64_t size) {
-  madvise(memory, size, MADV_DONTDUMP);
-  madvise(memory, size, MADV_DONTFORK);
+  advise_kernel(memory, size, MADV_DONTDUMP);
+  advise_kernel(memory, size, MADV_DONTFORK);
 }
 
 constexpr uint64_t kMost = uint64_t{1} << 47;  // bytes
+constexpr uint64_t kHugePage = 2 * 1024 * 1024;
+
+// Not by the program's mmap(3), as in PeerSegment::map().
+void* map_at(void* at, uint64_t size, int protection, int flags, int fd, uint64_t offset) {
+  return reinterpret_cast<void*>(
+      syscall(SYS_mmap, at, size, protection, flags, fd, static_cast<long>(offset)));
+}
+
+// Where pages of the file that are huge (transparent_hugepage) are so in this mapping, too: at an address as
+// far behind a huge page's beginning as `offset` is.
+void* map_alike(uint64_t size, int protection, int fd, uint64_t offset) {
+  const uint64_t space = size + kHugePage;
+  void* const all = map_at(nullptr, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return MAP_FAILED;
+  auto* const first = static_cast<std::byte*>(all);
+  const uint64_t before = (offset - reinterpret_cast<uint64_t>(all)) % kHugePage;
+  void* const memory = map_at(first + before, size, protection, MAP_SHARED | MAP_FIXED, fd, offset);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    syscall(SYS_munmap, all, space);
+    errno = error;
+    return MAP_FAILED;
+  }
+  if (before != 0) syscall(SYS_munmap, all, before);
+  if (before != kHugePage) syscall(SYS_munmap, first + before + size, kHugePage - before);
+  return memory;
+}
 
 // `ipc_namespace`: the owner's.
 int attach_segment(int ipc_namespace, const RegionReply& reply, MappedFile* out) {
@@ -107,10 +135,10 @@ int map_file(int fd, const RegionReply& reply, MappedFile* out) {
   const uint64_t size = (reply.offset + reply.length - begin + unit - 1) & ~(unit - 1);
   bool writable = reply.writable != 0;
   const auto map = [&] {
-    // Not by the program's mmap(3), as in PeerSegment::map().
-    return reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, size,
-                                           writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
-                                           static_cast<long>(begin)));
+    const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    // Files of huge pages have them anywhere.
+    return size >= kHugePage && unit < kHugePage ? map_alike(size, protection, fd, begin)
+                                                 : map_at(nullptr, size, protection, MAP_SHARED, fd, begin);
   };
   void* memory = map();
   if (memory == MAP_FAILED && writable) {  // sealed against further writers, for example

@@ -13,6 +13,9 @@
 #ifndef MADV_REMOVE
 #define MADV_REMOVE 9
 #endif
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
 
 namespace verbena {
 namespace {
@@ -39,6 +42,8 @@ bool may_be_heap(uint64_t address, uint64_t length) {
 
 struct Mapping {
   uint64_t begin, end;
+  uint64_t page;  // bytes
+  bool huge;
   int protection;
   bool shared;
 };
@@ -57,7 +62,7 @@ class HeapMappings {
   bool next(Mapping* out) {
     char line[kLine];
     while (take_line(line))
-      if (is_of_file(line) && parse(line, out)) return true;
+      if (const char* const file = file_of(line); file != nullptr && parse(line, file, out)) return true;
     return false;
   }
 
@@ -78,7 +83,11 @@ class HeapMappings {
     }
   }
 
-  static bool is_of_file(const char* line) { return strstr(line, " /memfd:verbena-heap") != nullptr; }
+  static const char* file_of(const char* line) {
+    constexpr char kName[] = " /memfd:verbena-heap";
+    const char* const name = strstr(line, kName);
+    return name == nullptr ? nullptr : name + sizeof kName - 1;
+  }
 
   static const char* number(const char* text, uint64_t* out) {
     for (*out = 0;; ++text) {
@@ -89,7 +98,8 @@ class HeapMappings {
     }
   }
 
-  static bool parse(const char* line, Mapping* out) {
+  // `file`: what follows its name, "-2048kB" for example if it has huge pages.
+  static bool parse(const char* line, const char* file, Mapping* out) {
     line = number(line, &out->begin);
     if (*line != '-') return false;
     line = number(line + 1, &out->end);
@@ -97,6 +107,13 @@ class HeapMappings {
     out->protection = (line[1] == 'r' ? PROT_READ : 0) | (line[2] == 'w' ? PROT_WRITE : 0) |
                       (line[3] == 'x' ? PROT_EXEC : 0);
     out->shared = line[4] == 's';
+    out->huge = *file == '-';
+    out->page = 0;
+    if (out->huge)
+      for (++file; *file >= '0' && *file <= '9'; ++file)
+        out->page = out->page * 10 + static_cast<unsigned>(*file - '0') * 1024;
+    else
+      out->page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return true;
   }
 
@@ -140,17 +157,48 @@ bool is_heap_memory(const void* address, size_t length) {
   return found;
 }
 
-int forget_heap_pages(void* address, size_t length) {
+namespace {
+
+bool has_huge_pages(void* address, size_t length) {
+  bool found = false;
+  for_each_piece(reinterpret_cast<uint64_t>(address), length, [&](const Mapping& each) {
+    found = each.huge;
+    return !found;
+  });
+  return found;
+}
+
+// Private huge pages of zeros in the place of `piece`. Made elsewhere first: if there are too few, the kernel
+// says so when what was there is gone.
+void clear_huge_pages(const Mapping& piece, uint64_t size) {
+  const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | __builtin_ctzll(piece.page) << MAP_HUGE_SHIFT;
+  const long made = syscall(SYS_mmap, nullptr, size, piece.protection, kind, -1, 0L);
+  if (made != -1 && syscall(SYS_mremap, made, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, piece.begin) != -1)
+    return;
+  if (made != -1) syscall(SYS_munmap, made, size);
+  if ((piece.protection & PROT_WRITE) != 0) memset(reinterpret_cast<void*>(piece.begin), 0, size);
+}
+
+}  // namespace
+
+int forget_heap_pages(void* address, size_t length, int advice) {
+  // MADV_FREE is an error there, as it was for the private pages.
+  if (!has_huge_pages(address, length)) advice = MADV_DONTNEED;
   // Finds errors, and takes care of all other memory in the range.
-  if (syscall(SYS_madvise, address, length, MADV_DONTNEED) != 0) return -1;
+  if (syscall(SYS_madvise, address, length, advice) != 0) return -1;
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t whole = (length + page - 1) & ~(page - 1);
   for_each_piece(reinterpret_cast<uint64_t>(address), whole, [](const Mapping& each) {
-    const uint64_t size = each.end - each.begin;
+    // The kernel leaves alone a huge page at the end that is not whole (madvise(2)).
+    const uint64_t size = (each.end & ~(each.page - 1)) - each.begin;
+    if (each.end - each.begin < each.page) return true;
     // A shared page is freed in the file, and a later access finds zeros there. What a fork has made private
     // shows the file's bytes again: anonymous memory takes its place. So it does where a page may not be
     // written, which MADV_REMOVE wants.
-    if (!each.shared || syscall(SYS_madvise, each.begin, size, MADV_REMOVE) != 0)
+    if (each.shared && syscall(SYS_madvise, each.begin, size, MADV_REMOVE) == 0) return true;
+    if (each.huge)
+      clear_huge_pages(each, size);
+    else
       syscall(SYS_mmap, each.begin, size, each.protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     return true;
   });

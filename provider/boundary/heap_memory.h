@@ -17,9 +17,9 @@ void watch_heap_memory(uint64_t address, uint64_t length);
 // Is there some? Almost always decided by some loads, otherwise by a look at the mappings.
 bool is_heap_memory(const void* address, size_t length);
 
-// madvise(2) with MADV_DONTNEED of a range in which there is some: the pages are zero afterwards. 0, or -1
-// with errno.
-int forget_heap_pages(void* address, size_t length);
+// madvise(2) with MADV_DONTNEED or MADV_FREE of a range in which there is some: the pages are zero
+// afterwards. 0, or -1 with errno.
+int forget_heap_pages(void* address, size_t length, int advice);
 
 // Has note_advice() been called?
 bool has_advised();

@@ -65,7 +65,7 @@ VERBENA_HOOK_OF_CALLS(void*, mremap, (void* address, size_t old_length, size_t l
 VERBENA_HOOK_OF_CALLS(int, madvise, (void* address, size_t length, int advice)) {
   if (stays_with_mapping(advice)) note_advice();
   if ((advice == MADV_DONTNEED || advice == MADV_FREE) && is_heap_memory(address, length))
-    return forget_heap_pages(address, length);
+    return forget_heap_pages(address, length, advice);
   if (advice == MADV_WIPEONFORK || advice == MADV_MERGEABLE) make_heap_private(address, length);
   return real_madvise.is_known() ? real_madvise(address, length, advice)
                                  : static_cast<int>(syscall(SYS_madvise, address, length, advice));

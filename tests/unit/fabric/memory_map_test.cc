@@ -45,13 +45,20 @@ TEST(MemoryMap, OfSmaps) {
   const auto ranges = ranges_of(
       "7f0000000000-7f0000004000 rw-p 00000000 00:00 0 \n"
       "Size:                 16 kB\n"
+      "KernelPageSize:        4 kB\n"
       "FilePmdMapped:         0 kB\n"
       "VmFlags: rd wr mr mw me dc ac \n"
       "7f0000008000-7f0000009000 rw-p 00000000 00:00 0          [heap]\n"
       "Size:                  4 kB\n"
-      "VmFlags: rd wr mr mw me lo ac \n");
-  ASSERT_EQ(ranges.size(), 2u);
+      "VmFlags: rd wr mr mw me lo ac \n"
+      "7f0000200000-7f0000400000 rw-p 00000000 00:10 25         /anon_hugepage (deleted)\n"
+      "KernelPageSize:     2048 kB\n"
+      "VmFlags: rd wr mr mw me de ht \n");
+  ASSERT_EQ(ranges.size(), 3u);
   EXPECT_EQ(ranges[0].flags, " rd wr mr mw me dc ac ");
+  EXPECT_EQ(ranges[0].page_size, 4096u);
+  EXPECT_EQ(ranges[1].page_size, 0u);
+  EXPECT_EQ(ranges[2].page_size, 2048u * 1024);
   EXPECT_EQ(ranges[1].path, "[heap]");
   EXPECT_EQ(ranges[1].flags, " rd wr mr mw me lo ac ");
 }

@@ -15,7 +15,7 @@ from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
-rows = group("roce", places=("namespaces",), roce=True)
+rows = group("roce", places=("namespaces",), roce=True, processors=1)
 six = group("roce6", places=("namespaces",), roce=True, ipv6=True, processors=1)
 shared = group("roce_shared", places=("loopback",), roce=True)
 

@@ -45,7 +45,8 @@ struct ReceiveRing {
 
   // Owner: publishes WQE `number` (a running number).
   void publish(uint64_t number, uint32_t epoch, uint32_t length) const {
-    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
+    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(),
+                                 std::memory_order_release);
   }
 
   // Owner, before it posts `number` and the following WQEs: prefetches their words from the requester's

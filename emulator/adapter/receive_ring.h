@@ -45,7 +45,8 @@ struct ReceiveRing {
 
   // Owner: publishes WQE `number` (a running number).
   void publish(uint64_t number, uint32_t epoch, uint32_t length) const {
-    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
+    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(),
+                                 std::memory_order_release);
   }
 
   // Owner, before it posts `number` and the following WQEs: prefetches their words from the requester's
@@ -62,7 +63,7 @@ struct ReceiveRing {
   }
 
   // Requester: the same, by what it has read before. A WQE that was posted stays until it is taken, or the
-  // queue pair leaves its generation. Meanwhile the owner writes to the same cache line, as it posts anew
+  // queue pair leaves its generation. Meanwhile the owner writes to the same cache line, as it posts again
   // what was taken: reading that line for each message would cost both a cache miss.
   bool peek(uint64_t number, ReadyWord* out, KnownReady* known) const {
     if (number - known->first < KnownReady::kWords) {

@@ -310,7 +310,7 @@ TEST(FastPath, ChangesNoResultOfRandomPrograms) {
   EXPECT_EQ(slow, 0u);
 }
 
-// The requester knows of receives that are posted at the peer. When the peer is connected anew, there are others.
+// The requester knows of receives that are posted at the peer. When the peer is connected again, there are others.
 TEST(FastPath, ForgetsTheReceivesOfAPeerThatWasReset) {
   QpSetup setup;
   setup.rnr_retry = 0;

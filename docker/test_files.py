@@ -93,7 +93,7 @@ class Dockerfile(unittest.TestCase):
 
     def test_stages(self):
         self.assertEqual([words[1:] for words in self.instructions("FROM")],
-                         [["AS", "builder"], ["AS", "runtime"], ["AS", "devel"], []])
+                         [["AS", "builder"], ["AS", "runtime"], ["AS", "devel"], ["AS", "rxe"], []])
 
     def test_copies_what_there_is(self):
         stages = [words[2] for words in self.instructions("FROM") if len(words) > 2]
@@ -101,14 +101,16 @@ class Dockerfile(unittest.TestCase):
             if words[0].startswith("--from="):
                 self.assertIn(words[0].removeprefix("--from="), stages)
             else:
-                self.assertTrue(os.path.exists(os.path.join(CHECKOUT, words[0])), words)
+                for word in words[:-1]:
+                    self.assertTrue(os.path.exists(os.path.join(CHECKOUT, word)), words)
 
     def test_installs_scripts_that_there_are(self):
         for name in re.findall(r"/source/(docker/\w+|scripts/[\w.-]+) ", "\n".join(self.lines)):
             self.assertTrue(os.access(os.path.join(CHECKOUT, name), os.X_OK), name)
 
     def test_user_is_not_root(self):
-        self.assertEqual(self.instructions("USER")[-1], ["verbena"])
+        self.assertEqual(self.instructions("USER"), [["verbena"], ["root"], ["verbena"], ["root"]])
+        self.assertEqual(self.lines[-1], "FROM runtime")  # the image by default
 
 
 class Orchestration(unittest.TestCase):
@@ -133,6 +135,16 @@ class Orchestration(unittest.TestCase):
                                                         service["build"]["dockerfile"])))
             self.assertEqual(service["environment"]["VERBENA_ROCE"], "1")
             self.assertNotIn("ports", service)  # published ports translate addresses
+            self.assertNotIn("privileged", service)
+
+    def test_compose_with_rxe(self):
+        services = self.documents("compose-roce-vm.yaml")[0]["services"]
+        self.assertEqual({name: each["build"]["target"] for name, each in services.items()}, {"rxe": "rxe", "verbena": "devel"})
+        self.assertEqual(services["verbena"]["command"], ["verbena-pair", "client", "rxe", "rxe"])
+        self.assertEqual(services["rxe"]["cap_add"], ["NET_ADMIN"])
+        for service in services.values():
+            self.assertEqual(service["cap_drop"], ["ALL"])
+            self.assertNotIn("ports", service)
             self.assertNotIn("privileged", service)
 
     def test_kubernetes(self):

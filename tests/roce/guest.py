@@ -30,9 +30,9 @@ def add_verbena(archive, command):
             initramfs.add_program(archive, library, f"/usr/lib/verbena/{library.name}")
 
 
-def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=(), memory="1G"):
+def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=(), memory="1G", plugins=()):
     """Boots, and runs `init` with `programs` (paths) in /usr/bin, `files` in /guest, and `verbena`, the command, if it is
-    given. Returns the release of the kernel, the exit status that
+    given. `plugins`: libraries that programs load by name; they are where they are here. Returns the release of the kernel, the exit status that
     init has printed, and the content of the file `keep` of the tar archive that init left on /dev/vda."""
     cache = pathlib.Path("~/.cache/verbena-guest").expanduser()
     cache.mkdir(parents=True, exist_ok=True)
@@ -43,6 +43,8 @@ def run(init, programs, modules=(), timeout=600, keep=None, verbena=None, files=
     archive.file("bin/busybox", program("busybox", "busybox-static").read_bytes(), 0o755)
     for path in programs:
         initramfs.add_program(archive, path, f"/usr/bin/{path.name}")
+    for path in plugins:
+        initramfs.add_program(archive, path, str(path))
     if verbena:
         add_verbena(archive, verbena)
     for path in files:

@@ -15,6 +15,14 @@ namespace verbena {
 
 class SegmentView;
 
+// What a requester has read of the words of WQEs [first, first + kWords), which is one cache line of them.
+struct KnownReady {
+  static constexpr uint64_t kWords = kCacheLine / sizeof(uint64_t);
+  static constexpr uint64_t kNone = uint64_t{1} << 63;
+  uint64_t first = kNone;  // a multiple of kWords
+  uint64_t words[kWords] = {};
+};
+
 struct ReceiveRing {
   std::atomic<uint64_t>* ready = nullptr;
   std::byte* wqes = nullptr;
@@ -37,7 +45,8 @@ struct ReceiveRing {
 
   // Owner: publishes WQE `number` (a running number).
   void publish(uint64_t number, uint32_t epoch, uint32_t length) const {
-    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(), std::memory_order_release);
+    ready[number & mask()].store(ReadyWord{lap(number, order), epoch, length}.pack(),
+                                 std::memory_order_release);
   }
 
   // Owner, before it posts `number` and the following WQEs: prefetches their words from the requester's
@@ -50,6 +59,22 @@ struct ReceiveRing {
   // Requester: true if WQE `number` is there.
   bool peek(uint64_t number, ReadyWord* out) const {
     *out = ReadyWord::unpack(ready[number & mask()].load(std::memory_order_acquire));
+    return out->lap == lap(number, order);
+  }
+
+  // Requester: the same, by what it has read before. A WQE that was posted stays until it is taken, or the
+  // queue pair leaves its generation. Meanwhile the owner writes to the same cache line, as it posts again
+  // what was taken: reading that line for each message would cost both a cache miss.
+  bool peek(uint64_t number, ReadyWord* out, KnownReady* known) const {
+    if (number - known->first < KnownReady::kWords) {
+      *out = ReadyWord::unpack(known->words[number % KnownReady::kWords]);
+      if (out->lap == lap(number, order)) [[likely]]
+        return true;
+    }
+    known->first = number - number % KnownReady::kWords;
+    for (uint64_t i = number % KnownReady::kWords; i < KnownReady::kWords; ++i)
+      known->words[i] = ready[(known->first + i) & mask()].load(std::memory_order_acquire);
+    *out = ReadyWord::unpack(known->words[number % KnownReady::kWords]);
     return out->lap == lap(number, order);
   }
 

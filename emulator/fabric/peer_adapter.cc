@@ -250,6 +250,8 @@ int PeerAdapter::read(const NodeDirectory& directory, const iovec* local, size_t
 }
 
 struct PeerTable::Asked {
+  Asked(uint32_t of_slot, uint32_t of_generation)
+      : slot(of_slot), generation(of_generation), since(Clock::now()) {}
   uint32_t slot, generation;
   Clock::time_point since;
   SegmentRequest request;
@@ -272,7 +274,7 @@ int PeerTable::ask(const NodeMembership& membership, uint32_t slot, uint32_t gen
     return each->slot == slot && each->generation == generation;
   });
   if (found != asked_.end()) return *out = *found, 0;
-  auto made = std::make_shared<Asked>(slot, generation, Clock::now());
+  auto made = std::make_shared<Asked>(slot, generation);
   if (int error =
           made->request.begin(slot_address(membership.directory(), membership.node(), slot, generation));
       error != 0)

@@ -26,7 +26,8 @@ using wire::NetAddress;
 
 constexpr size_t kShortest = 12 + roce::kIcrcSize;  // a BTH and the ICRC
 
-// The default holds about 90 packets of 1 KiB. The kernel takes less if net.core.rmem_max is less.
+// The default holds about 90 packets of 1 KiB. The kernel takes less if net.core.rmem_max is less, unless the
+// process has CAP_NET_ADMIN (socket(7)).
 constexpr int kReceiveBuffer = 4 << 20;
 
 // The hop limit of groups (the kernel's cma.c, cma_iboe_join_multicast(): IPV6_DEFAULT_HOPLIMIT).
@@ -113,6 +114,11 @@ bool set_option(int fd, int level, int option, int value) {
 // The traffic class of most packets: it needs no control message.
 constexpr uint8_t kUsualClass = kEcnCapable;
 
+void set_receive_buffer(int fd) {
+  if (!set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, kReceiveBuffer))
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
+}
+
 // Without these the ICRC would not fit, or packets of rxe, which have no UDP checksum, would not arrive.
 bool set_ip_options(int fd, bool is_ipv4) {
   if (is_ipv4) return set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
@@ -137,7 +143,7 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
   socklen_t length = address.to_socket_address(port, &at);
   Descriptor opened(socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP));
   if (opened.fd < 0 || !set_ip_options(opened.fd, address.is_ipv4())) return fail_errno(errno, problem, what);
-  set_option(opened.fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
+  set_receive_buffer(opened.fd);
   if (address.is_ipv4())
     set_option(opened.fd, IPPROTO_IP, IP_TOS, kUsualClass);
   else
@@ -174,7 +180,7 @@ int RoceSocket::open_group(const NetAddress& group, const NetAddress& at, std::s
     return fail_errno(errno, problem, what);
   if (const int error = wire::join_ip_group(opened.fd, at, group); error != 0)
     return fail_errno(error, problem, what);
-  set_option(opened.fd, SOL_SOCKET, SO_RCVBUF, kReceiveBuffer);
+  set_receive_buffer(opened.fd);
   own_ = {group, kRocePort};
   socket_.reset(opened.release());
   return 0;

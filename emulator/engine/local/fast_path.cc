@@ -47,6 +47,7 @@ bool changes_word(const ibv_send_wr* wr) {
 void allow_fast_path(Qp& qp) {
   const PeerPath& path = qp.requester.path;
   qp.fast.responder_state = path.responder_state;
+  qp.fast.ready = {};
   const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
                         qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
   const bool is_eager = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;

@@ -49,7 +49,8 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   if (!readable(qp, wr, &address) || !is_path_unchanged(qp)) return false;
   const uint32_t length = wr.sg_list[0].length;
   ReadyWord ready;
-  if (!path.receives.peek(path.taken, &ready) || length > ready.length || !prevalidated(path, ready))
+  if (!path.receives.peek(path.taken, &ready, &qp.fast.ready) || length > ready.length ||
+      !prevalidated(path, ready))
     return false;
   path.receives.expect(path.taken);
   const auto* bytes = reinterpret_cast<const uint8_t*>(address);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "adapter/known_region.h"
+#include "adapter/receive_ring.h"
 
 namespace verbena {
 
@@ -22,6 +23,7 @@ struct FastPath {
   uint64_t responder_state = 0;
   uint32_t small_size = 0;    // SENDs of up to so many bytes may take the fast path (small_send.h)
   bool rdma = false;          // WRITEs and READs may (small_rdma.h)
+  KnownReady ready;           // of the peer's receive queue, in this generation
   KnownRegion gathered;       // of this process: the first cache line has all that a SEND needs
   KnownRemote written, read, changed;
   KnownRegion read_into;      // of this process

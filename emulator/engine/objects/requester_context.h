@@ -38,10 +38,11 @@ struct TagMessage {
   uint64_t enabled = 0;   // as in TagList::count_unexpected()
   uint32_t app_ctx = 0;
   uint32_t skipped = 0;   // bytes of headers that do not go into the tag's buffer
-  uint32_t byte_len = 0;  // of its completions
+  uint32_t byte_len = 0;  // that is known when it begins, of its completions
   uint8_t opcode = 0;     // enum ibv_wc_opcode of these, without IBV_WC_RECV
   TagEnd end = TagEnd::kFree;
   uint32_t wc_flags = 0;  // of the last one
+  bool announced = false;   // byte_len is what a rendezvous is about, not what has come
   bool incomplete = false;  // IBV_WC_TM_RNDV_INCOMPLETE
   bool unexpected = false;  // it is counted when it completes
 };

@@ -2,6 +2,7 @@
 #include "engine/packets/requester_machine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/rules/psn.h"
 #include "engine/rules/timers.h"
@@ -80,12 +81,14 @@ void RequesterMachine::set_limits(const RequesterLimits& limits) {
 }
 
 RequesterMachine::Position RequesterMachine::position() const {
-  return {cursor_, cursor_psn_, sent_psn_, since_request_, in_flight_, repeated_};
+  return {head_, cursor_, cursor_psn_, acked_psn_, sent_psn_, since_request_, in_flight_, repeated_};
 }
 
 void RequesterMachine::take_back(const Position& position) {
+  head_ = position.head;
   cursor_ = position.cursor;
   cursor_psn_ = position.cursor_psn;
+  acked_psn_ = position.acked_psn;
   sent_psn_ = position.sent_psn;
   since_request_ = position.since_request;
   in_flight_ = position.in_flight;
@@ -264,7 +267,7 @@ void RequesterMachine::progress(uint32_t acknowledged, int64_t now) {
   probe_at_ = acked_psn_ == sent_psn_ ? kNoTimer : probe_time(now);
   retries_left_ = options_.retry_cnt;
   rnr_tries_ = 0;
-  recovering_ = false;
+  recovering_ = expects_gap_ = false;
   held_until_ = kNoTimer;
   if (deadline_ != kNoTimer) deadline_ = now + static_cast<int64_t>(options_.timeout_ns);
 }
@@ -383,13 +386,19 @@ void RequesterMachine::on_nak(const roce::Packet& packet, int64_t now) {
       if (options_.rnr_retry != 7 && rnr_tries_ >= options_.rnr_retry)
         return fail(Failure::kRnrRetryExceeded);
       ++rnr_tries_;
+      expects_gap_ = psn_distance(acked_psn_, sent_psn_) > 1;
       go_back();
       probe_at_ = kNoTimer;
       held_until_ = now + static_cast<int64_t>(rnr_timer_ns(roce::value_of(syndrome)));
       deadline_ = kNoTimer;
       return;
     case roce::SyndromeKind::kNak:
-      if (roce::value_of(syndrome) == static_cast<uint8_t>(roce::NakCode::kSequence)) return lose(now);
+      if (roce::value_of(syndrome) == static_cast<uint8_t>(roce::NakCode::kSequence)) {
+        // Packets behind that of an RNR NAK have no place at the responder. rxe says so (rxe_resp.c,
+        // check_psn()), others drop them: nothing is lost.
+        if (!std::exchange(expects_gap_, false)) lose(now);
+        return;
+      }
       return fail(failure_of(syndrome));
     default:
       return;

@@ -102,13 +102,13 @@ class RequesterMachine {
 
   // Where next_packet() is.
   struct Position {
-    uint64_t cursor;
-    uint32_t cursor_psn, sent_psn, since_request, in_flight;
+    uint64_t head, cursor;
+    uint32_t cursor_psn, acked_psn, sent_psn, since_request, in_flight;
     uint64_t repeated;
   };
   Position position() const;
-  // The packets since then were not sent, as the network is full: the next ones are the same. RC only;
-  // nothing but next_packet() was called in between.
+  // The packets since then were not sent, as the network is full: the next ones are the same. Nothing but
+  // next_packet() was called in between. UC: completed() of requests since then did not count.
   void take_back(const Position& position);
 
   // An acknowledgement or response of the peer: well-formed, from its address, and for this queue pair.
@@ -175,6 +175,7 @@ class RequesterMachine {
   uint32_t since_request_ = 0;  // packets since an acknowledgement was requested
   int64_t deadline_ = kNoTimer;
   int64_t held_until_ = kNoTimer;  // after an RNR NAK
+  bool expects_gap_ = false;       // a NAK for packets behind that of an RNR NAK
   bool recovering_ = false;        // went back, without progress since
   bool failed_ = false;
   uint64_t repeated_ = 0;

@@ -64,6 +64,7 @@ void describe_match(const PeerPath& path, const Request& request, const MessageH
   }
   const uint32_t room = std::atomic_ref(taken_tag(path).sge.length).load(std::memory_order_relaxed);
   message->byte_len = be32toh(headers.rvh.len);
+  message->announced = true;
   message->wc_flags = IBV_WC_TM_MATCH;
   message->incomplete = message->byte_len > room;
   // The program goes on with a message that does not fit: it gets the headers.
@@ -139,7 +140,9 @@ std::optional<Response> match_message(RequesterContext& requester, const Request
 void describe_tag_completion(const PeerPath& path, Completion* completion, TagCompletion* payload) {
   const TagMessage& message = path.tag_message;
   completion->opcode = message.opcode;
-  completion->byte_len = message.byte_len;
+  // Packets tell the length of a SEND with the last of them.
+  const uint32_t come = std::max(completion->byte_len, message.skipped) - message.skipped;
+  completion->byte_len = message.announced ? message.byte_len : come;
   if (completion->status == IBV_WC_SUCCESS && message.incomplete)
     completion->status = IBV_WC_TM_RNDV_INCOMPLETE;
   *payload = {

@@ -2,7 +2,10 @@
 #include "engine/roce_transport/packet_sender.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -158,6 +161,12 @@ size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& field
     if (error != 0) note_refused(error, datagrams[done++].size(), to);
   }
   return done;
+}
+
+void PacketSender::wait(int ms) const {
+  pollfd writable{sockets_[0].fd(), POLLOUT, 0};
+  const timespec timeout{ms / 1000, ms % 1000 * 1'000'000L};
+  syscall(SYS_ppoll, &writable, 1, &timeout, nullptr, 0);
 }
 
 }  // namespace verbena

@@ -75,22 +75,22 @@ bool PacketForwarder::forward(uint32_t qpn, const ForwardedPacket& way, std::spa
   QpnEntry found;
   if (!process_.directory().find_qpn(qpn, &found)) return false;
   Neighbour* const neighbour = reach(found.slot);
-  if (neighbour == nullptr) return true;
-  if (neighbour->is_new) let_take(*neighbour);
-  pass_on(*neighbour, way, datagram);
+  if (neighbour != nullptr && neighbour->is_new) let_take(*neighbour);
+  pass_on(neighbour, way, datagram);
   return true;
 }
 
 void PacketForwarder::forward_to_all(const ForwardedPacket& way, std::span<const uint8_t> datagram) {
   const NodeDirectory& directory = process_.directory();
   for (uint32_t slot = 0; slot < kMaxSlots; ++slot)
-    if (directory.alive(slot, directory.slot(slot).generation.load(std::memory_order_acquire)))
+    if (slot != process_.membership().slot() &&
+        directory.alive(slot, directory.slot(slot).generation.load(std::memory_order_acquire)))
       forward_to(slot, way, datagram);
 }
 
 void PacketForwarder::forward_to(uint32_t slot, const ForwardedPacket& way,
                                  std::span<const uint8_t> datagram) {
-  if (Neighbour* const neighbour = reach(slot); neighbour != nullptr) pass_on(*neighbour, way, datagram);
+  pass_on(reach(slot), way, datagram);
 }
 
 PacketForwarder::Neighbour* PacketForwarder::reach(uint32_t slot) {
@@ -121,14 +121,20 @@ void PacketForwarder::let_take(Neighbour& neighbour) {
   if (neighbour.connection.receive(reply) == -EAGAIN) neighbour.connection.wait(kTakePatience);
 }
 
-void PacketForwarder::pass_on(Neighbour& neighbour, const ForwardedPacket& way,
+void PacketForwarder::pass_on(Neighbour* neighbour, const ForwardedPacket& way,
                               std::span<const uint8_t> datagram) {
   if (datagram.size() > roce::kMaxPacket) return;
+  if (neighbour == nullptr) {
+    process_.directory().count_drop(PacketDrop::kNotPassedOn);
+    return;
+  }
   std::array<uint8_t, kForwardedBytes> message;
   std::memcpy(message.data(), &way, sizeof way);
   std::memcpy(message.data() + sizeof way, datagram.data(), datagram.size());
-  const int error = neighbour.connection.send(std::span(message).first(sizeof way + datagram.size()));
-  if (error != 0 && error != EAGAIN) neighbour.connection.close();
+  const int error = neighbour->connection.send(std::span(message).first(sizeof way + datagram.size()));
+  if (error == 0) return;
+  process_.directory().count_drop(PacketDrop::kNotPassedOn);
+  if (error != EAGAIN) neighbour->connection.close();
 }
 
 }  // namespace verbena

@@ -45,12 +45,12 @@ int open_shared_port(const NodeMembership& membership, uint32_t index, const wir
 
 // Passes packets on. Under the lock of the receiver. The first packet to a process waits until that process
 // has taken the connection, kTakePatience at most: until then it might read what comes later from the
-// sockets.
+// sockets. Packets that do not go are lost, and counted (PacketDrop::kNotPassedOn).
 class PacketForwarder {
  public:
   explicit PacketForwarder(Process& process) : process_(process) {}
 
-  static constexpr int kTakePatience = 2;  // ms; ReadingLease::kLength
+  static constexpr int kTakePatience = 20;  // ms; within ReadingLease::kLength
 
   // To the process that has queue pair `qpn`. What does not go is lost. False: none has it.
   bool forward(uint32_t qpn, const ForwardedPacket& way, std::span<const uint8_t> datagram);
@@ -67,7 +67,7 @@ class PacketForwarder {
   };
   Neighbour* reach(uint32_t slot);  // nullptr: not now
   static void let_take(Neighbour& neighbour);
-  static void pass_on(Neighbour& neighbour, const ForwardedPacket& way, std::span<const uint8_t> datagram);
+  void pass_on(Neighbour* neighbour, const ForwardedPacket& way, std::span<const uint8_t> datagram);
 
   Process& process_;
   std::unordered_map<uint32_t, Neighbour> neighbours_;  // by slot

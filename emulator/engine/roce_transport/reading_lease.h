@@ -3,7 +3,9 @@
 // Which process of the node receives from the sockets that all of them share. One at a time, so that the
 // packets of a queue pair stay in order: a process that reads first takes what others have read for it. The
 // lease ends by itself, since its holder may be killed or stopped. A reader whose lease has ended unnoticed
-// costs order, which the peer's requester repairs, and nothing else.
+// costs order, which the peer's RC requester repairs, and UC messages. So it is long: on a busy machine a
+// process may not run for a while between reading packets and passing them on. That a holder has ended is
+// noticed sooner.
 //
 // A process whose program polls reads at once; then the others leave it to that process.
 #pragma once
@@ -15,16 +17,21 @@ namespace verbena {
 
 class ReadingLease {
  public:
-  static constexpr int64_t kLength = 2'000'000;      // ns
+  static constexpr int64_t kLength = 50'000'000;     // ns
+  static constexpr int64_t kUnasked = 2'000'000;     // before anyone asks whether its holder lives
   static constexpr int64_t kPolledLately = 500'000;  // ns
 
   // The words lie in the node directory.
   ReadingLease(std::atomic<uint64_t>& holder, std::atomic<uint64_t>& poller, uint32_t slot)
       : holder_(holder), poller_(poller), slot_(slot) {}
 
-  bool acquire(int64_t now) {
+  // `is_alive(slot)`: is there a process in that slot?
+  template <typename IsAlive>
+  bool acquire(int64_t now, const IsAlive& is_alive) {
     uint64_t word = holder_.load(std::memory_order_relaxed);
-    if (word != 0 && is_younger(word, now, kLength)) return false;
+    if (word != 0 && is_younger(word, now, kLength) &&
+        (is_younger(word, now, kUnasked) || is_alive(static_cast<uint32_t>(word >> kTimeBits) - 1)))
+      return false;
     mine_ = word_at(now);
     return holder_.compare_exchange_strong(word, mine_, std::memory_order_acquire);
   }

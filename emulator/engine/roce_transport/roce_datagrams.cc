@@ -13,6 +13,11 @@
 namespace verbena {
 namespace {
 
+// An adapter sends as fast as its link. The socket's send buffer is full when a program posts faster than
+// that: it waits here, ms at most. Then a tenth of a second of a link of 10 Mb/s has not made room, and the
+// datagram is lost.
+constexpr int kFullPatience = 100;
+
 // Of the header that the packet is to have, which is that of the address handle.
 udp::IpFields fields_of_header(const uint8_t* header) {
   if (header[0] >> 4 != 6) return {header[kGrhBytes - 20 + 1], header[kGrhBytes - 20 + 8], 0};
@@ -40,7 +45,11 @@ void RoceDatagrams::send(PacketSender& sender, const DatagramTo& to, const wire:
   datagram.has_immediate = (head.flags & kCqeWithImmediate) != 0;
   datagram.immediate = ntohl(head.immediate);
   datagram.payload = {bytes + kGrhBytes, size - kGrhBytes};
-  sender.send(to.address, fields_of_header(bytes), packets::packet_of(datagram));
+  const udp::IpFields fields = fields_of_header(bytes);
+  const roce::Packet packet = packets::packet_of(datagram);
+  if (sender.send(to.address, fields, packet)) return;
+  sender.wait(kFullPatience);
+  if (!sender.send(to.address, fields, packet)) process_.directory().count_drop(PacketDrop::kNotSent);
 }
 
 void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& from, const wire::NetAddress& to,

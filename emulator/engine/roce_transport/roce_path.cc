@@ -232,14 +232,18 @@ void RocePath::send_packets(int64_t now, bool receives) {
   if (const BorrowedTrain train(sender_); train) return send_trains(*train, now, receives);
   packets::OwnedOutgoingPacket out;
   for (;;) {
-    const auto before = requester_.position();
+    const Before before = before_packet();
     if (!requester_.next_packet(now, &out)) return;
     if (!ports_up(qp_.requester) || sender_.send(peer_.address, fields_, out.packet, socket_)) continue;
-    if (!is_acknowledged(qp_.type)) continue;
-    requester_.take_back(before);
-    is_full_ = true;
-    return;
+    return take_back(before, now);
   }
+}
+
+void RocePath::take_back(const Before& before, int64_t now) {
+  requester_.take_back(before.position);
+  completed_below_ = before.completed_below;
+  is_full_ = true;
+  owner_.note_timer(now + kFullPause);
 }
 
 void RocePath::send_trains(PacketTrain& train, int64_t now, bool receives) {
@@ -251,12 +255,12 @@ void RocePath::send_trains(PacketTrain& train, int64_t now, bool receives) {
 }
 
 void RocePath::fill_and_send(PacketTrain& train, int64_t now, bool receives) {
-  packets::RequesterMachine::Position before[PacketTrain::kMost];
+  Before before[PacketTrain::kMost];
   for (bool more = true; more;) {
     train.clear();
     ahead_ = {};
     while (more && !train.is_full()) {
-      before[train.size()] = requester_.position();
+      before[train.size()] = before_packet();
       more = requester_.next_packet(now, &train.next());
       if (more) train.add();
     }
@@ -264,10 +268,7 @@ void RocePath::fill_and_send(PacketTrain& train, int64_t now, bool receives) {
     if (requests == 0 || !ports_up(qp_.requester)) continue;
     if (!more) add_acknowledgement(train, receives);
     const size_t sent = sender_.send(peer_.address, fields_, train, socket_);
-    if (sent >= requests || !is_acknowledged(qp_.type)) continue;
-    requester_.take_back(before[sent]);
-    is_full_ = true;
-    return;
+    if (sent < requests) return take_back(before[sent], now);
   }
 }
 
@@ -450,16 +451,18 @@ bool RocePath::send_answers(int most, const std::function<bool(const wire::NetAd
         if (is_wanted(packet)) train->add();
         --most;
       }
-      if (train->size() != 0 && ports_up(qp_.requester))
-        sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train, socket_);
+      if (train->size() != 0 && ports_up(qp_.requester) &&
+          sender_.send(peer_.address, unlimited ? unlimited_ : fields_, *train, socket_) < train->size())
+        qp_.process->directory().count_drop(PacketDrop::kNotSent);
       if (most == 0) return false;
     }
     return true;
   }
   packets::OwnedOutgoingPacket out;
   while (responder_.next_packet(&out)) {
-    if (is_wanted(out.packet) && ports_up(qp_.requester))
-      sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet, socket_);
+    if (is_wanted(out.packet) && ports_up(qp_.requester) &&
+        !sender_.send(peer_.address, has_no_window(out.packet) ? unlimited_ : fields_, out.packet, socket_))
+      qp_.process->directory().count_drop(PacketDrop::kNotSent);
     if (--most == 0) return false;
   }
   return true;

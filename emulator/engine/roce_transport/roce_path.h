@@ -106,6 +106,13 @@ class RocePath final : public Transport,
   void send_packets(int64_t now, bool receives);
   void send_trains(PacketTrain& train, int64_t now, bool receives);
   void fill_and_send(PacketTrain& train, int64_t now, bool receives);
+  // The network is full: what was taken out since then was not sent.
+  struct Before {
+    packets::RequesterMachine::Position position;
+    uint64_t completed_below;
+  };
+  Before before_packet() const { return {requester_.position(), completed_below_}; }
+  void take_back(const Before& before, int64_t now);
   void add_acknowledgement(PacketTrain& train, bool receives);
   void report();
   int64_t next_timer(int64_t now) const;

@@ -316,11 +316,18 @@ bool RoceProgress::read_inboxes(Round& round) {
   return is_all;
 }
 
+bool RoceProgress::has_process(uint32_t slot) const {
+  const NodeDirectory& directory = process_.directory();
+  return slot < kMaxSlots &&
+         directory.alive(slot, directory.slot(slot).generation.load(std::memory_order_acquire));
+}
+
 // Has anything come? Under the lock.
 bool RoceProgress::drive(bool from_poll) {
   Round round{now_ns()};
   if (from_poll) lease_.note_poll(round.now);
-  const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now);
+  const auto is_alive = [this](uint32_t slot) { return has_process(slot); };
+  const bool reads = (from_poll || !lease_.others_poll(round.now)) && lease_.acquire(round.now, is_alive);
   leaves_to_others_.store(!reads, std::memory_order_relaxed);
   bool moved = answering_ != 0;
   read_groups(round);

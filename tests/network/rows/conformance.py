@@ -9,7 +9,7 @@ from harness.failure import Skip, expect
 from rows.pair import CLIENT, SERVER
 from rows.table import group
 
-rows = group("conformance", places=("namespaces",))
+rows = group("conformance", places=("namespaces",), processors=1)
 
 
 def pair(hosts, *selection):

@@ -15,7 +15,7 @@ from rows import conformance, ledger, perftest, pingpong, rdma_cm
 from rows.pair import CLIENT, SERVER, by_manager, finish
 from rows.table import group
 
-rows = group("roce", places=("namespaces",), roce=True)
+rows = group("roce", places=("namespaces",), roce=True, processors=1)
 six = group("roce6", places=("namespaces",), roce=True, ipv6=True, processors=1)
 shared = group("roce_shared", places=("loopback",), roce=True)
 
@@ -33,6 +33,19 @@ for program, transport in (("ib_send_bw", "UD"), ("ib_send_lat", "UD"), ("ib_sen
 for program in ("ib_send_bw", "ib_atomic_lat"):
     rows.add(f"{program}.xrc", lambda hosts, p=program: perftest.measure(hosts, p, ("-x", 1, "-c", "XRC"),
                                                                          iterations=perftest.FEW))
+
+
+@rows.row("slow_cable")
+def slow_cable(hosts):
+    """A program that posts faster than the cable is loses nothing: there is no adapter that drops its own packets."""
+    hosts[CLIENT].call("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "200mbit", "burst", "32k", "limit", "4m")
+    try:
+        for transport, size, count in (("UC", 65536, 60), ("UD", 1024, 2000)):
+            perftest.measure(hosts, "ib_send_bw", ("-x", 1, "-c", transport, "-s", size, "-r", 500), (size,), iterations=count)
+    finally:
+        hosts[CLIENT].call("tc", "qdisc", "del", "dev", "eth0", "root")
+
+
 rows.add("ibv_xsrq_pingpong", lambda hosts: pingpong.extended(hosts, ()))
 rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
                                                                  perftest.ALL_SIZES, 20), quick=False)
@@ -51,13 +64,13 @@ for program in ("ib_write_bw", "ib_read_bw", "ib_atomic_lat"):
 _meetings = itertools.count()
 
 
-def two_ends(hosts, *options):
+def two_ends(hosts, *options, name="two_ends"):
     """Both ends of network_two_ends, when they have ended well: (taker, sender)."""
-    program = os.path.join(hosts[SERVER].settings.build, "bin", "network_two_ends")
+    program = os.path.join(hosts[SERVER].settings.build, "bin", f"network_{name}")
     line = ("--meet", os.path.join(hosts[SERVER].folder, f"meet.ends.{next(_meetings)}"), *options)
-    taker = hosts[SERVER].start(program, "take", *line, name="two_ends (take)")
+    taker = hosts[SERVER].start(program, "take", *line, name=f"{name} (take)")
     taker.wait_for_output("listening", hosts[SERVER].settings.patience)
-    sender = hosts[CLIENT].start(program, "send", *line, name="two_ends (send)")
+    sender = hosts[CLIENT].start(program, "send", *line, name=f"{name} (send)")
     finish(hosts, sender, taker)
     return taker, sender
 
@@ -65,6 +78,15 @@ def two_ends(hosts, *options):
 def atomic_writes(hosts, count=2000):
     taker, _ = two_ends(hosts, "--atomic-writes", count)
     expect(f"last {count}" in taker.out, f"the last number was not {count}: {taker.out}")
+
+
+def tags(hosts):
+    """Tag matching: messages of one packet and of many, one without a tag, a rendezvous."""
+    taker, _ = two_ends(hosts, name="tags")
+    expect(taker.out.count(" bytes\n") == 8 and "tag 99, unexpected" in taker.out, f"not all messages came: {taker.out}")
+
+
+rows.add("tags", tags)
 
 
 # One datagram in 20 is dropped where it arrives.

@@ -46,5 +46,6 @@ def exchange(settings, name, iterations, times):
 
 
 for name in ENDPOINTS:
-    add(f"fi_pingpong.{name}", lambda settings, n=name: exchange(settings, n, 20, 1))
-    add(f"fi_pingpong.{name}_50_times", lambda settings, n=name: exchange(settings, n, 1, 50), long=True)
+    processors = 1 if name == "dgram" else 2
+    add(f"fi_pingpong.{name}", lambda settings, n=name: exchange(settings, n, 20, 1), processors=processors)
+    add(f"fi_pingpong.{name}_50_times", lambda settings, n=name: exchange(settings, n, 1, 50), processors=processors, long=True)

@@ -48,9 +48,9 @@ for name, place in PLACES.items():
     for program, row in MEASURED.items():
         add(f"refused.{name}.{program}",
             lambda settings, p=place, r=row: measure(settings, r, as_user=refusing(settings, p)))
-    add(f"refused.{name}.mckey", lambda settings, p=place: multicast(settings, refusing(settings, p)))
-    add(f"refused.{name}.status", lambda settings, p=place: status_shows_pair(settings, refusing(settings, p)))
-    add(f"refused.{name}.conformance", lambda settings, p=place: conforms(settings, p))
+    add(f"refused.{name}.mckey", lambda settings, p=place: multicast(settings, refusing(settings, p)), processors=1)
+    add(f"refused.{name}.status", lambda settings, p=place: status_shows_pair(settings, refusing(settings, p)), processors=1)
+    add(f"refused.{name}.conformance", lambda settings, p=place: conforms(settings, p), processors=1)
 
 
 @case("refused.doctor", processors=1)

@@ -69,6 +69,53 @@ TEST_F(Ring, CountsLapsBeyondAByte) {
   }
 }
 
+TEST_F(Ring, ReadsTheWordsOfALineOnce) {
+  qp_.rq_order = 4;
+  const ReceiveRing ring = ReceiveRing::of(view_, qp_);
+  for (uint64_t number = 0; number < 16; ++number) ring.publish(number, 0, static_cast<uint32_t>(number));
+  KnownReady known;
+  ReadyWord word;
+  ASSERT_TRUE(ring.peek(2, &word, &known));
+  // The owner posts anew what was taken: the others are known already.
+  ring.publish(16 + 2, 0, 100);
+  ring.publish(16 + 7, 0, 100);
+  ASSERT_TRUE(ring.peek(7, &word, &known));
+  EXPECT_EQ(word.length, 7u);
+  ASSERT_TRUE(ring.peek(8, &word, &known));
+  EXPECT_EQ(word.length, 8u);
+}
+
+TEST_F(Ring, SeesWhatIsPublishedAfterTheLineWasRead) {
+  const ReceiveRing ring = ReceiveRing::of(view_, qp_);
+  KnownReady known;
+  ReadyWord word;
+  for (uint64_t number = 0; number < 8 * 600; ++number) {
+    ASSERT_FALSE(ring.peek(number, &word, &known)) << number;
+    ring.publish(number, 0, static_cast<uint32_t>(number));
+    ASSERT_TRUE(ring.peek(number, &word, &known)) << number;
+    ASSERT_EQ(word.length, number);
+  }
+}
+
+TEST_F(Ring, ShorterThanALineIsReadAsAnyOther) {
+  for (uint32_t order = 0; order < 3; ++order) {
+    qp_.rq_order = order;
+    memory_ = {};
+    view_ = SegmentView(memory_.data(), kRingSize);
+    const ReceiveRing ring = ReceiveRing::of(view_, qp_);
+    const uint64_t slots = uint64_t{1} << order;
+    KnownReady known;
+    ReadyWord word;
+    for (uint64_t number = 0; number < 100; ++number) {
+      ring.publish(number, 0, static_cast<uint32_t>(number));
+      ASSERT_TRUE(ring.peek(number, &word, &known)) << number;
+      ASSERT_EQ(word.length, number);
+      ASSERT_FALSE(ring.peek(number + slots, &word, &known)) << "a WQE of the lap before";
+      ASSERT_FALSE(ring.peek(number + 1, &word, &known));
+    }
+  }
+}
+
 TEST_F(Ring, GivesEachSlotItsOwnPlace) {
   const ReceiveRing ring = ReceiveRing::of(view_, qp_);
   EXPECT_EQ(&ring.wqe(3), &ring.wqe(11));

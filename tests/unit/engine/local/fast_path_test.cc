@@ -310,6 +310,28 @@ TEST(FastPath, ChangesNoResultOfRandomPrograms) {
   EXPECT_EQ(slow, 0u);
 }
 
+// The requester knows of receives that are posted at the peer. When the peer is connected again, there are others.
+TEST(FastPath, ForgetsTheReceivesOfAPeerThatWasReset) {
+  QpSetup setup;
+  setup.rnr_retry = 0;
+  Pair pair(setup);
+  Region from(pair.pd.get(), 64), to(pair.pd.get(), 64);
+  const auto send_one = [&] {
+    EXPECT_EQ(send(*pair.a, {from.sge(0, 8)}), 0);
+    return pair.a.sent().status;
+  };
+  for (int i = 0; i < 8; ++i) ASSERT_EQ(receive(*pair.b, {to.sge(0, 64)}), 0);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(send_one(), IBV_WC_SUCCESS);
+  EXPECT_NE((*pair.a)->fast.small_size, 0u);
+  ASSERT_EQ(to_state(*pair.b, IBV_QPS_RESET), 0);
+  QpSetup later = setup;
+  later.rq_psn = setup.rq_psn + 2;  // the next of the requester
+  connect(*pair.b, pair.a.number(), pair.gid(), later);
+  ASSERT_EQ(receive(*pair.b, {to.sge(0, 64)}), 0);
+  EXPECT_EQ(send_one(), IBV_WC_SUCCESS);  // off the fast path: the peer has changed
+  EXPECT_EQ(send_one(), IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
 TEST(FastPath, IsNeverTakenWhileSwitchedOff) {
   const FastPathSwitch off(false);
   Pair pair;

@@ -115,6 +115,23 @@ TEST(RoceRequester, SendsAPacketThatTheNetworkDidNotTake) {
   EXPECT_EQ(requester.log, "done 0 ");
 }
 
+TEST(RoceRequester, SendsUcPacketsThatTheNetworkDidNotTake) {
+  PlayedRequester requester({.connection = {.reliable = false}, .first_psn = 100});
+  requester.post(0, Kind::kSend, 1024);
+  requester.post(1, Kind::kSend, 2048);
+  OwnedOutgoingPacket out;
+  ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  const auto before = requester.machine.position();
+  ASSERT_TRUE(requester.machine.next_packet(0, &out));
+  EXPECT_TRUE(requester.machine.is_idle());
+  requester.machine.take_back(before);
+  EXPECT_FALSE(requester.machine.is_idle());
+  EXPECT_EQ(psns_of(requester.send()), (Psns{102}));
+  EXPECT_EQ(requester.log, "done 0 done 1 done 1 ");  // the first time did not count
+  EXPECT_TRUE(requester.machine.is_idle());
+}
+
 TEST(RoceRequester, NamesTheSrqInEachPacketOfXrc) {
   PlayedRequester requester({.connection = {.is_extended = true}, .first_psn = 5});
   PacketRequest request;
@@ -207,6 +224,26 @@ TEST(RoceRequester, WithoutTimeoutWaitsForever) {
   requester.post(0, Kind::kSend, 1);
   requester.send();
   EXPECT_EQ(requester.machine.timer(), kNoTimer);
+}
+
+TEST(RoceRequester, CountsNoRetryForPacketsBehindAnRnrNak) {
+  PlayedRequester requester({.first_psn = 0, .retry_cnt = 1, .rnr_retry = 7});
+  requester.post(0, Kind::kSend, 8);
+  requester.post(1, Kind::kSend, 8);
+  int64_t now = 0;
+  for (int round = 0; round < 20; ++round, now += 10'000'000) {
+    requester.machine.on_timer(now);
+    EXPECT_EQ(psns_of(requester.send(now)), (Psns{0, 1}));
+    requester.answer(0, roce::rnr_syndrome(14), now);                        // 1.28 ms
+    requester.answer(0, roce::nak_syndrome(roce::NakCode::kSequence), now);  // as rxe does
+    EXPECT_TRUE(requester.send(now).empty());
+  }
+  EXPECT_EQ(requester.log, "");
+  // A second one is for packets that were sent since, and there is one retry.
+  requester.answer(0, roce::nak_syndrome(roce::NakCode::kSequence), now);
+  EXPECT_EQ(requester.log, "");
+  requester.answer(0, roce::nak_syndrome(roce::NakCode::kSequence), now);
+  EXPECT_NE(requester.log, "");
 }
 
 TEST(RoceRequester, WaitsAsLongAsAnRnrNakSays) {

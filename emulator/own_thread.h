@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "prompt_thread.h"
+
 namespace verbena {
 namespace own_thread {
 
@@ -28,6 +30,7 @@ inline void* run(void* given) {
   free(memory);
   void* (*const main)(void*) = start->main;
   void* const context = start->context;
+  ask_to_run_promptly();
   sem_post(&start->has_memory);  // `start` is gone
   return main(context);
 }

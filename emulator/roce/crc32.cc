@@ -30,6 +30,9 @@ constexpr CrcTables make_crc_tables() {
 }
 constexpr CrcTables kCrcTables = make_crc_tables();
 
+// Fewer are not worth multiplications.
+constexpr size_t kFewBytes = 64;
+
 uint32_t four_bytes(const uint8_t* from) {
   return uint32_t{from[0]} | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 | uint32_t{from[3]} << 24;
 }
@@ -44,6 +47,12 @@ uint32_t crc32_update_by_tables(uint32_t state, std::span<const uint8_t> bytes) 
     state = kCrcTables[7][low & 0xff] ^ kCrcTables[6][low >> 8 & 0xff] ^ kCrcTables[5][low >> 16 & 0xff] ^
             kCrcTables[4][low >> 24] ^ kCrcTables[3][high & 0xff] ^ kCrcTables[2][high >> 8 & 0xff] ^
             kCrcTables[1][high >> 16 & 0xff] ^ kCrcTables[0][high >> 24];
+  }
+  if (left >= 4) {
+    const uint32_t word = four_bytes(at) ^ state;
+    state = kCrcTables[3][word & 0xff] ^ kCrcTables[2][word >> 8 & 0xff] ^ kCrcTables[1][word >> 16 & 0xff] ^
+            kCrcTables[0][word >> 24];
+    at += 4, left -= 4;
   }
   for (; left != 0; ++at, --left) state = state >> 8 ^ kCrcTables[0][(state ^ *at) & 0xff];
   return state;
@@ -100,7 +109,7 @@ bool has_carryless_multiplication() noexcept {
 
 __attribute__((target("pclmul,sse4.1"))) uint32_t crc32_update_by_multiplication(
     uint32_t state, std::span<const uint8_t> bytes) noexcept {
-  if (bytes.size() < 64) return crc32_update_by_tables(state, bytes);
+  if (bytes.size() < kFewBytes) return crc32_update_by_tables(state, bytes);
   const uint8_t* at = bytes.data();
   size_t left = bytes.size();
   __m128i lanes[4];
@@ -187,6 +196,7 @@ uint32_t choose_crc_update(uint32_t state, std::span<const uint8_t> bytes) noexc
 }  // namespace
 
 uint32_t crc32_update(uint32_t state, std::span<const uint8_t> bytes) noexcept {
+  if (bytes.size() < kFewBytes) return crc32_update_by_tables(state, bytes);
   return crc_update.load(std::memory_order_relaxed)(state, bytes);
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "roce/crc32.h"
-#include "roce/field.h"
 #include "roce/packet.h"
 
 namespace verbena::roce {
@@ -14,24 +13,40 @@ namespace {
 constexpr size_t kBthSize = 12;
 constexpr size_t kBthReserved = 4;  // FECN, BECN and reserved bits
 
-// The headers in front of the packet, and its BTH, with the fields that may change as ones.
-template <size_t kSize>
-uint32_t icrc_of(const std::array<uint8_t, kSize>& headers, std::span<const uint8_t> packet) {
-  std::array<uint8_t, kBthSize> bth;
-  std::memcpy(bth.data(), packet.data(), kBthSize);
-  bth[kBthReserved] = 0xff;
-  uint32_t state = crc32_update(~0u, headers);
-  state = crc32_update(state, bth);
-  return ~crc32_update(state, packet.subspan(kBthSize));
-}
-
 constexpr size_t kLinkSize = 8, kUdpSize = 8, kIpv4Size = 20, kIpv6Size = 40;
 
+// The state after the ones in place of a link header.
+constexpr uint32_t state_after_link() {
+  uint32_t state = ~0u;
+  for (size_t bit = 0; bit < 8 * kLinkSize; ++bit)
+    state = ((state ^ 1) & 1) != 0 ? state >> 1 ^ kCrcPolynomial : state >> 1;
+  return state;
+}
+constexpr uint32_t kAfterLink = state_after_link();
+
+// The headers of IP and UDP, with the fields that may change as ones, and space for the BTH: the CRC of one
+// run of bytes costs less than that of two, and most packets are short.
+template <size_t kIpSize>
+using HeaderBytes = std::array<uint8_t, kIpSize + kUdpSize + kBthSize>;
+
+template <size_t kSize>
+uint32_t icrc_of(std::array<uint8_t, kSize>& headers, std::span<const uint8_t> packet) {
+  uint8_t* const bth = headers.data() + kSize - kBthSize;
+  std::memcpy(bth, packet.data(), kBthSize);
+  bth[kBthReserved] = 0xff;
+  return ~crc32_update(crc32_update(kAfterLink, headers), packet.subspan(kBthSize));
+}
+
+void put_number(uint8_t* to, size_t value) {
+  to[0] = static_cast<uint8_t>(value >> 8);
+  to[1] = static_cast<uint8_t>(value);
+}
+
 void put_udp(uint8_t* to, uint16_t source_port, uint16_t destination_port, size_t packet) {
-  put_bits(to, 0, 16, source_port);
-  put_bits(to, 16, 16, destination_port);
-  put_bits(to, 32, 16, kUdpSize + packet + 4);
-  put_bits(to, 48, 16, 0xffff);
+  put_number(to, source_port);
+  put_number(to + 2, destination_port);
+  put_number(to + 4, kUdpSize + packet + 4);
+  put_number(to + 6, 0xffff);
 }
 
 // What the identification is multiplied by in the CRC, upside down, by the length of the packet in words.
@@ -55,13 +70,13 @@ uint32_t inverse_of(size_t packet) {
 }  // namespace
 
 uint32_t icrc(const Ipv4Flow& flow, std::span<const uint8_t> packet) noexcept {
-  std::array<uint8_t, kLinkSize + kIpv4Size + kUdpSize> headers{};
+  HeaderBytes<kIpv4Size> headers;
   headers.fill(0xff);
-  uint8_t* const ip = headers.data() + kLinkSize;
+  uint8_t* const ip = headers.data();
   ip[0] = 0x45;
-  put_bits(ip, 16, 16, kIpv4Size + kUdpSize + packet.size() + 4);
-  put_bits(ip, 32, 16, flow.identification);
-  put_bits(ip, 48, 16, flow.dont_fragment ? 0x4000 : 0);
+  put_number(ip + 2, kIpv4Size + kUdpSize + packet.size() + 4);
+  put_number(ip + 4, flow.identification);
+  put_number(ip + 6, flow.dont_fragment ? 0x4000 : 0);
   ip[9] = 17;
   std::memcpy(ip + 12, flow.source, 4);
   std::memcpy(ip + 16, flow.destination, 4);
@@ -70,11 +85,11 @@ uint32_t icrc(const Ipv4Flow& flow, std::span<const uint8_t> packet) noexcept {
 }
 
 uint32_t icrc(const Ipv6Flow& flow, std::span<const uint8_t> packet) noexcept {
-  std::array<uint8_t, kLinkSize + kIpv6Size + kUdpSize> headers{};
+  HeaderBytes<kIpv6Size> headers;
   headers.fill(0xff);
-  uint8_t* const ip = headers.data() + kLinkSize;
+  uint8_t* const ip = headers.data();
   ip[0] = 0x6f;
-  put_bits(ip, 32, 16, kUdpSize + packet.size() + 4);
+  put_number(ip + 4, kUdpSize + packet.size() + 4);
   ip[6] = 17;
   std::memcpy(ip + 8, flow.source, 16);
   std::memcpy(ip + 24, flow.destination, 16);

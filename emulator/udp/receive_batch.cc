@@ -26,16 +26,25 @@ ReceiveBatch::ReceiveBatch() : bytes_(new uint8_t[kDatagrams * kDatagramBytes]) 
   }
 }
 
+// recvmmsg(2) costs more than recvmsg(2) if there is nothing, or one datagram.
+size_t ReceiveBatch::receive(int fd) {
+  long received;
+  do {
+    received = wanted_ == 1 ? syscall(SYS_recvmsg, fd, &messages_[0].msg_hdr, MSG_DONTWAIT)
+                            : syscall(SYS_recvmmsg, fd, messages_.data(), wanted_, MSG_DONTWAIT, nullptr);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0) return 0;
+  if (wanted_ != 1) return static_cast<size_t>(received);
+  messages_[0].msg_len = static_cast<unsigned>(received);
+  return 1;
+}
+
 bool ReceiveBatch::fill(int fd) {
   for (size_t i = 0; i < wanted_; ++i) {
     messages_[i].msg_hdr.msg_namelen = sizeof names_[i];
     messages_[i].msg_hdr.msg_controllen = sizeof control_[i].bytes;
   }
-  long received;
-  do {
-    received = syscall(SYS_recvmmsg, fd, messages_.data(), wanted_, MSG_DONTWAIT, nullptr);
-  } while (received < 0 && errno == EINTR);
-  count_ = received > 0 ? static_cast<size_t>(received) : 0;
+  count_ = receive(fd);
   may_go_on_ = wanted_ > 1 && count_ == wanted_;
   wanted_ = count_ == wanted_ ? kDatagrams : 1;
   next_ = offset_ = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What one recvmmsg(2) has received: several datagrams, each of which may be packets of one sender that the
-// kernel has put together (udp(7), UDP_GRO). RoceSocket::receive() takes the packets out one by one.
+// What one recvmsg(2) or recvmmsg(2) has received: several datagrams, each of which may be packets of one
+// sender that the kernel has put together (udp(7), UDP_GRO). RoceSocket::receive() takes the packets out one
+// by one.
 #pragma once
 
 #include <sys/socket.h>
@@ -41,6 +42,8 @@ class ReceiveBatch {
 
   // Receives what is there. Only when empty. False: nothing.
   bool fill(int fd);
+  // At most `wanted_` datagrams. How many.
+  size_t receive(int fd);
   // The next packet; not when empty.
   struct Piece {
     const uint8_t* bytes;

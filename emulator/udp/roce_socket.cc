@@ -20,6 +20,8 @@
 namespace verbena::udp {
 namespace {
 
+using roce::Ipv4Flow;
+using roce::Ipv6Flow;
 using wire::NetAddress;
 
 constexpr size_t kShortest = 12 + roce::kIcrcSize;  // a BTH and the ICRC
@@ -31,8 +33,8 @@ constexpr int kReceiveBuffer = 4 << 20;
 // The hop limit of groups (the kernel's cma.c, cma_iboe_join_multicast(): IPV6_DEFAULT_HOPLIMIT).
 constexpr int kGroupHops = 64;
 
-roce::Ipv4Flow ipv4_flow(const UdpEnd& from, const UdpEnd& to) {
-  roce::Ipv4Flow flow{};
+Ipv4Flow ipv4_flow(const UdpEnd& from, const UdpEnd& to) {
+  Ipv4Flow flow{};
   std::copy_n(&from.address.bytes[12], 4, flow.source);
   std::copy_n(&to.address.bytes[12], 4, flow.destination);
   flow.source_port = from.port;
@@ -40,8 +42,8 @@ roce::Ipv4Flow ipv4_flow(const UdpEnd& from, const UdpEnd& to) {
   return flow;
 }
 
-roce::Ipv6Flow ipv6_flow(const UdpEnd& from, const UdpEnd& to) {
-  roce::Ipv6Flow flow{};
+Ipv6Flow ipv6_flow(const UdpEnd& from, const UdpEnd& to) {
+  Ipv6Flow flow{};
   std::copy_n(from.address.bytes.begin(), 16, flow.source);
   std::copy_n(to.address.bytes.begin(), 16, flow.destination);
   flow.source_port = from.port;
@@ -53,7 +55,9 @@ roce::Ipv6Flow ipv6_flow(const UdpEnd& from, const UdpEnd& to) {
 class IcrcBetween {
  public:
   IcrcBetween(const UdpEnd& from, const UdpEnd& to)
-      : is_ipv4_(from.address.is_ipv4()), ipv4_(ipv4_flow(from, to)), ipv6_(ipv6_flow(from, to)) {}
+      : is_ipv4_(from.address.is_ipv4()),
+        ipv4_(is_ipv4_ ? ipv4_flow(from, to) : Ipv4Flow{}),
+        ipv6_(is_ipv4_ ? Ipv6Flow{} : ipv6_flow(from, to)) {}
 
   uint32_t of(std::span<const uint8_t> packet, uint16_t identification = 0) {
     ipv4_.identification = identification;
@@ -77,8 +81,8 @@ class IcrcBetween {
 
  private:
   const bool is_ipv4_;
-  roce::Ipv4Flow ipv4_;
-  roce::Ipv6Flow ipv6_;
+  Ipv4Flow ipv4_;
+  Ipv6Flow ipv6_;
 };
 
 // Packets that leave as one datagram: all of the same size, but the last one may be shorter (udp(7)). How
@@ -91,6 +95,16 @@ size_t count_together(std::span<const std::span<uint8_t>> datagrams) {
          datagrams[count].size() <= size && bytes + datagrams[count].size() <= kMostBytesTogether)
     bytes += datagrams[count++].size();
   return count;
+}
+
+// Are they so short that to copy them costs less than to name each to the kernel?
+constexpr size_t kShortTrain = 512;
+bool is_short_train(std::span<const std::span<uint8_t>> datagrams) {
+  constexpr size_t kMost = 8;
+  if (datagrams.size() > kMost || datagrams.back().size() < kShortest) return false;
+  size_t bytes = 0;
+  for (const std::span<uint8_t>& each : datagrams) bytes += each.size();
+  return bytes <= kShortTrain && count_together(datagrams) == datagrams.size();
 }
 
 bool set_option(int fd, int level, int option, int value) {
@@ -198,21 +212,9 @@ int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<uint8_t
   if (datagram.size() < kShortest || to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
 
   IcrcBetween(own_, to).put(datagram);
-  sockaddr_storage at;
-  iovec part{datagram.data(), datagram.size()};
   SendControl control;
   control.add(fields, kUsualClass, own_.address.is_ipv4());
-  msghdr header{};
-  header.msg_name = &at;
-  header.msg_namelen = to.address.to_socket_address(to.port, &at);
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  control.put(&header);
-  ssize_t sent;
-  do {
-    sent = syscall(SYS_sendmsg, socket_.fd, &header, 0);
-  } while (sent < 0 && errno == EINTR);
-  return sent < 0 ? errno : 0;
+  return send_message(to, datagram, control);
 }
 
 Arrival RoceSocket::receive(PacketBuffer& buffer, ReceivedPacket* out) const {
@@ -251,6 +253,11 @@ int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<const s
     return error;
   }
   if (to.address.is_ipv4() != own_.address.is_ipv4()) return EINVAL;
+  if (may_segment_.load(std::memory_order_relaxed) && is_short_train(datagrams)) {
+    const int error = send_short_train(to, fields, datagrams);
+    if (error == 0) *sent = datagrams.size();
+    if (error == 0 || !is_refused(error)) return error;
+  }
   while (*sent < datagrams.size()) {
     if (datagrams[*sent].size() < kShortest) return EINVAL;
     if (datagrams[*sent].size() > roce::kMaxPacket) return EMSGSIZE;
@@ -259,6 +266,47 @@ int RoceSocket::send(const UdpEnd& to, const IpFields& fields, std::span<const s
     if (error != 0) return error;
   }
   return 0;
+}
+
+// The kernel cannot divide datagrams on this way, or says what is wrong with each. False: the error is
+// another one.
+bool RoceSocket::is_refused(int error) const {
+  if (error == EAGAIN || error == ENOBUFS) return false;
+  may_segment_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+// A few short packets that may leave as one datagram: a request and an acknowledgement. An errno.
+int RoceSocket::send_short_train(const UdpEnd& to, const IpFields& fields,
+                                 std::span<const std::span<uint8_t>> datagrams) const {
+  std::array<uint8_t, kShortTrain> bytes;
+  size_t size = 0;
+  IcrcBetween icrc(own_, to);
+  for (size_t i = 0; i < datagrams.size(); ++i) {
+    icrc.put(datagrams[i], static_cast<uint16_t>(i));
+    std::memcpy(&bytes[size], datagrams[i].data(), datagrams[i].size());
+    size += datagrams[i].size();
+  }
+  SendControl control;
+  control.add(fields, kUsualClass, own_.address.is_ipv4());
+  control.add_segment_size(static_cast<uint16_t>(datagrams[0].size()));
+  return send_message(to, {bytes.data(), size}, control);
+}
+
+int RoceSocket::send_message(const UdpEnd& to, std::span<uint8_t> bytes, SendControl& control) const {
+  sockaddr_storage at;
+  iovec part{bytes.data(), bytes.size()};
+  msghdr header{};
+  header.msg_name = &at;
+  header.msg_namelen = to.address.to_socket_address(to.port, &at);
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  control.put(&header);
+  ssize_t sent;
+  do {
+    sent = syscall(SYS_sendmsg, socket_.fd, &header, 0);
+  } while (sent < 0 && errno == EINTR);
+  return sent < 0 ? errno : 0;
 }
 
 // How many have been sent. With an error: of the next one.
@@ -303,10 +351,7 @@ size_t RoceSocket::send_trains(const UdpEnd& to, const IpFields& fields,
   for (long i = 0; i < left; ++i) sent += counts[i];
   if (left >= 0) return sent;
   *error = errno;
-  if (counts[0] == 1 || *error == EAGAIN || *error == ENOBUFS) return 0;
-  // The kernel cannot divide datagrams on this way, or says what is wrong with each.
-  may_segment_.store(false, std::memory_order_relaxed);
-  *error = 0;
+  if (counts[0] != 1 && is_refused(*error)) *error = 0;
   return 0;
 }
 

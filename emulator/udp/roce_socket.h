@@ -41,6 +41,8 @@ enum class Arrival : uint8_t {
 // One more byte than the longest packet, to notice longer ones.
 using PacketBuffer = std::array<uint8_t, roce::kMaxPacket + 1>;
 
+class SendControl;
+
 struct ReceivedPacket {
   UdpEnd from;
   std::span<const uint8_t> datagram;  // in the caller's buffer, with its ICRC: for roce::parse()
@@ -92,6 +94,10 @@ class RoceSocket {
 
  private:
   Arrival check(std::span<const uint8_t> datagram, const UdpEnd& from) const;
+  bool is_refused(int error) const;
+  int send_message(const UdpEnd& to, std::span<uint8_t> bytes, SendControl& control) const;
+  int send_short_train(const UdpEnd& to, const IpFields& fields,
+                       std::span<const std::span<uint8_t>> datagrams) const;
   size_t send_trains(const UdpEnd& to, const IpFields& fields, std::span<const std::span<uint8_t>> datagrams,
                      int* error) const;
 

@@ -100,6 +100,8 @@ class ResponderMachine {
   // The next answer. False: none, until a packet comes.
   bool next_packet(OutgoingPacket* out);
 
+  bool is_answer_due() const { return cnp_due_ || answer_count_ != 0; }
+
   // Are acknowledgements all that is due? They may wait for the requester's next packet, or for a moment.
   bool may_wait() const {
     return !cnp_due_ && answer_count_ <= 1 && (answer_count_ == 0 || answer_at(0).type == Answer::Type::kAck);

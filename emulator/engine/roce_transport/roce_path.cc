@@ -228,6 +228,7 @@ bool RocePath::may_hold(const SendRequest& request) {
 void RocePath::send_packets(int64_t now, bool receives) {
   is_full_ = false;
   held_until_ = kEndOfTime;
+  if (requester_.requests_unsent() == 0) return;
   if (const BorrowedTrain train(sender_); train) return send_trains(*train, now, receives);
   packets::OwnedOutgoingPacket out;
   for (;;) {
@@ -423,6 +424,8 @@ bool RocePath::take_request(const roce::Packet& packet) {
 void RocePath::take_mark(int64_t now) {
   if (host_.is_ready()) responder_.on_mark(now);
 }
+
+bool RocePath::is_answer_due() const { return responder_.is_answer_due(); }
 
 bool RocePath::let_wait() {
   const bool may_wait = responder_.may_wait();

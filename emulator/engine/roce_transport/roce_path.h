@@ -80,6 +80,7 @@ class RocePath final : public Transport,
   // Sends at most `most` of the answers that are due. False: some are left. `may_refuse(peer)`: may a NAK for
   // a packet out of order be sent now?
   bool send_answers(int most, const std::function<bool(const wire::NetAddress&)>& may_refuse);
+  bool is_answer_due() const;
   // If nothing is due but an acknowledgement: it goes with the next request, or by send_answers().
   bool let_wait();
   bool awaits_answers = false, awaits_requests = false;  // on the receiver's lists

@@ -205,16 +205,29 @@ void RoceProgress::send(Round& round) {
 
 void RoceProgress::send_at_end(Round& round, bool from_poll) {
   round.timer = std::min(round.timer, receiver_.send_requests(round.now));
-  if (!may_wait(round, from_poll)) answering_ = receiver_.send_answers(round.now);
+  if (may_wait(round, from_poll)) return;
+  if (patience_.is_waiting()) patience_.end(receiver_.is_answer_due());
+  answering_ = receiver_.send_answers(round.now);
 }
 
 // The program is about to see what has come, and may reply at once: a system call for the acknowledgement
 // would come before that. It goes with the reply, or a few polls later.
 bool RoceProgress::may_wait(const Round& round, bool from_poll) {
-  polls_before_answer_ = from_poll && answering_ != 0 ? polls_before_answer_ + 1 : 0;
-  if (!from_poll || polls_before_answer_ > kPollsBeforeAnswer || round.packets > kFewPackets) return false;
-  answering_ = receiver_.acknowledging();
-  return answering_ != 0;
+  const bool waited = answering_ != 0;
+  polls_before_answer_ = from_poll && waited ? polls_before_answer_ + 1 : 0;
+  if (polls_before_answer_ > kPollsBeforeAnswer || round.packets > kFewPackets) return false;
+  const size_t due = receiver_.acknowledging();
+  if (due == 0 || !(from_poll || (waited ? goes_on_waiting(round) : patience_.begin(round.now))))
+    return false;
+  answering_ = due;
+  return true;
+}
+
+// Acknowledgements that the service thread, or a poll, has left. The program has been given its time when
+// they were left by a poll.
+bool RoceProgress::goes_on_waiting(const Round& round) const {
+  return patience_.is_waiting() && round.packets == 0 && round.now < patience_.until() &&
+         receiver_.is_answer_due();
 }
 
 void RoceProgress::flush_answers() {
@@ -387,12 +400,14 @@ int64_t RoceProgress::serve() {
   }
   std::unique_lock lock(mutex_, std::defer_lock);
   bool more = false;
+  int64_t answers_until = 0;
   if (!look.left_to_program && lock.try_lock()) {
     serving_.store(true, std::memory_order_relaxed);
     // Answers that a poll has left are no reason to receive instead of polls.
     const bool sends_answers = answering_ != 0;
     if (is_active_ && drive(false) && !sends_answers) poll_share_.note_service();
     more = answering_ != 0;
+    if (patience_.is_waiting()) answers_until = patience_.until();
   }
   look.lock_was_taken = !look.left_to_program && !lock.owns_lock();
   // What another process reads for this one comes through an inbox.
@@ -403,7 +418,7 @@ int64_t RoceProgress::serve() {
   look.deadline = kEndOfTime;
   if (const int64_t timer = next_timer_.load(std::memory_order_relaxed); timer != kEndOfTime)
     look.deadline = std::clamp(timer, look.now + kShortestRoceTick, look.now + kLongestRoceTick);
-  if (more) look.deadline = look.now;
+  if (more) look.deadline = std::min(look.deadline, std::max(answers_until, look.now));
   const ServicePlan plan = plan_service(look);
   const bool is_wanted = !lock.owns_lock() || is_active_;
   arm(sockets_epoll_, plan.arm && is_wanted, &armed_);

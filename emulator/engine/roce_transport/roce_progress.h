@@ -16,6 +16,7 @@
 #include "engine/roce_transport/management.h"
 #include "engine/roce_transport/port_sharing.h"
 #include "engine/roce_transport/reading_lease.h"
+#include "engine/roce_transport/reply_patience.h"
 #include "engine/roce_transport/roce_groups.h"
 #include "engine/roce_transport/roce_path.h"
 #include "engine/roce_transport/roce_receiver.h"
@@ -81,6 +82,7 @@ class RoceProgress final : public RocePathOwner {
   void send(Round& round);
   void send_at_end(Round& round, bool from_poll);
   bool may_wait(const Round& round, bool from_poll);
+  bool goes_on_waiting(const Round& round) const;
   bool has_process(uint32_t slot) const;
   void run_timers(int64_t now);
   void arm(int epoll, bool armed, bool* is_armed);
@@ -124,6 +126,7 @@ class RoceProgress final : public RocePathOwner {
   ReadingLease lease_;
   size_t answering_ = 0;         // paths that have more answers to send
   int polls_before_answer_ = 0;  // polls while they wait
+  ReplyPatience patience_;       // of the service thread
   std::vector<std::shared_ptr<RocePath>> watched_;
   packets::AnswerLimit refusals_;  // of MADs
   EmptyPolls empty_polls_;

@@ -110,6 +110,11 @@ void RoceReceiver::take_from_group(std::span<const uint8_t> datagram, const wire
     datagrams_.take(packet, from, group, ip);
 }
 
+bool RoceReceiver::is_answer_due() const {
+  return std::any_of(answering_.begin(), answering_.end(),
+                     [](const std::shared_ptr<RocePath>& path) { return path->is_answer_due(); });
+}
+
 size_t RoceReceiver::acknowledging() const {
   const auto may_wait = [](const std::shared_ptr<RocePath>& path) { return path->let_wait(); };
   return std::all_of(answering_.begin(), answering_.end(), may_wait) ? answering_.size() : 0;

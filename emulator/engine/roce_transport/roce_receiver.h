@@ -45,6 +45,8 @@ class RoceReceiver {
   size_t send_answers(int64_t now);
   // Is a NAK among them? It should not wait until more packets are taken.
   bool must_answer() const { return must_answer_; }
+  // Is an answer due that has not left meanwhile, with a request?
+  bool is_answer_due() const;
   // How many queue pairs have answers that are due; 0 as well if one of them is more than an acknowledgement.
   size_t acknowledging() const;
 

@@ -178,6 +178,7 @@ std::vector<std::span<uint8_t>> spans_of(std::vector<std::vector<uint8_t>>& data
 
 const std::vector<std::vector<size_t>> kShapes = {
     {16, 16},
+    {24, 20},  // a request and an acknowledgement
     std::vector<size_t>(64, 80),
     std::vector<size_t>(150, 28),
     {4128, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 4112, 2000},

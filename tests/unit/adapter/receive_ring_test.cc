@@ -76,7 +76,7 @@ TEST_F(Ring, ReadsTheWordsOfALineOnce) {
   KnownReady known;
   ReadyWord word;
   ASSERT_TRUE(ring.peek(2, &word, &known));
-  // The owner posts anew what was taken: the others are known already.
+  // The owner posts again what was taken: the others are known already.
   ring.publish(16 + 2, 0, 100);
   ring.publish(16 + 7, 0, 100);
   ASSERT_TRUE(ring.peek(7, &word, &known));

@@ -119,12 +119,24 @@ bool move_huge_page(HeldWrites& writes, int fd, uint64_t begin, uint64_t page) {
   return moved;
 }
 
+// The kernel merges no mappings of huge pages, and a process may have some 65,000 (vm.max_map_count). The
+// pages are there: nothing more is reserved.
+void join_huge_pages(int fd, uint64_t begin, uint64_t end) {
+  if (end > begin) map_pages(begin, end - begin, kBoth, MAP_SHARED | MAP_FIXED, fd, begin);
+}
+
 bool move_huge_piece(HeldWrites& writes, int fd, const HeapPiece& piece) {
+  constexpr uint64_t kTogether = 256;  // pages
   const auto [begin, end] = piece.range;
-  for (uint64_t at = begin; at < end; at += piece.page_size)
-    if (!move_huge_page(writes, fd, at, piece.page_size)) return false;
-  // The kernel merges no mappings of huge pages. All are there: nothing more is reserved.
-  map_pages(begin, end - begin, kBoth, MAP_SHARED | MAP_FIXED, fd, begin);
+  uint64_t joined = begin;
+  for (uint64_t at = begin; at < end; at += piece.page_size) {
+    if (at - joined == kTogether * piece.page_size) join_huge_pages(fd, joined, at), joined = at;
+    if (move_huge_page(writes, fd, at, piece.page_size)) continue;
+    join_huge_pages(fd, begin, at);
+    advise({begin, at}, piece.advice);
+    return false;
+  }
+  join_huge_pages(fd, begin, end);
   return true;
 }
 

@@ -176,11 +176,16 @@ uint64_t page_size_of(const MappedRange& range) {
   return range.page_size == 0 ? small_page() : range.page_size;
 }
 
+// The descriptor of a file whose pages are this process's alone. -1: none, or a child may have them too.
+int own_pages_of(const File* file) {
+  return file != nullptr && file->takes_pages ? file->descriptor.fd() : -1;
+}
+
 // give_back() for part of a mapping. `like`: it.
 bool give_back_part(uint64_t begin, uint64_t end, const MappedRange& like) {
   File* const file = like.shared ? file_of(like) : nullptr;
   const SignalsBlocked guard;
-  return give_back({begin, end}, page_size_of(like), like, file != nullptr ? file->descriptor.fd() : -1,
+  return give_back({begin, end}, page_size_of(like), like, own_pages_of(file),
                    file != nullptr ? &file->spare : nullptr);
 }
 
@@ -266,14 +271,18 @@ bool move_to_shared_heap(uint64_t address, uint64_t length, bool (*may_hold)(voi
   if (the.pieces >= kMostPieces || is_static(all) || memory_status(status, "VmPin") > 0 ||
       !may_hold(context, all))
     return false;
-  for (const HeapPiece& piece : pieces)
-    if (open_file(piece.page_size) == nullptr) return false;
+  PageVector<int> files;
+  for (const HeapPiece& piece : pieces) {
+    const File* const file = open_file(piece.page_size);
+    if (file == nullptr) return false;
+    files.push_back(file->descriptor.fd());
+  }
   the.hooks.watch(all.begin, all.end - all.begin);
   const SignalsBlocked guard;
   HeldWrites writes;
   if (!writes.open()) return false;
-  for (const HeapPiece& piece : pieces)
-    if (!move_piece(writes, open_file(piece.page_size)->descriptor.fd(), piece)) return false;
+  for (size_t i = 0; i < pieces.size(); ++i)
+    if (!move_piece(writes, files[i], pieces[i])) return false;
   the.pieces += static_cast<unsigned>(
       std::count_if(pieces.begin(), pieces.end(), [](const HeapPiece& piece) { return !piece.is_of_break; }));
   remember(wanted);
@@ -399,7 +408,7 @@ void make_private_for_fork(const PageVector<PageRange>& ranges) {
     const int fd = file->descriptor.fd();  // -1: the program has closed it
     if (fd >= 0 && map_private(whole, file->page_size, range, fd))
       advise(whole, advice_of(range));
-    else if (!give_back(whole, file->page_size, range, fd, &file->spare))
+    else if (!give_back(whole, file->page_size, range, own_pages_of(file), &file->spare))
       VERBENA_ERROR(
           heap_not_copied,
           "fork: [0x%llx, +%llu) stays shared between parent and child: there is no memory for a copy",

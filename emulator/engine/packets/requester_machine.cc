@@ -70,6 +70,7 @@ void RequesterMachine::begin(uint32_t first_psn) {
   next_psn_ = cursor_psn_ = acked_psn_ = sent_psn_ = psn_of(first_psn);
   head_ = cursor_ = tail_;
   in_flight_ = 0;
+  expects_gap_ = false;
 }
 
 void RequesterMachine::set_limits(const RequesterLimits& limits) {
@@ -311,6 +312,7 @@ void RequesterMachine::go_back() {
 void RequesterMachine::lose(int64_t now) {
   if (retries_left_ == 0) return fail(Failure::kRetryExceeded);
   --retries_left_;
+  expects_gap_ = false;
   host_.retried();
   window_.lost(now);
   go_back();
@@ -395,8 +397,10 @@ void RequesterMachine::on_nak(const roce::Packet& packet, int64_t now) {
     case roce::SyndromeKind::kNak:
       if (roce::value_of(syndrome) == static_cast<uint8_t>(roce::NakCode::kSequence)) {
         // Packets behind that of an RNR NAK have no place at the responder. rxe says so (rxe_resp.c,
-        // check_psn()), others drop them: nothing is lost.
-        if (!std::exchange(expects_gap_, false)) lose(now);
+        // check_psn()), others drop them: nothing is lost. If it is another gap after all, a timer sees to
+        // it.
+        const bool is_timed = held_until_ != kNoTimer || deadline_ != kNoTimer || probe_at_ != kNoTimer;
+        if (!std::exchange(expects_gap_, false) || !is_timed) lose(now);
         return;
       }
       return fail(failure_of(syndrome));

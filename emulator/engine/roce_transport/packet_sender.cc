@@ -163,10 +163,14 @@ size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& field
   return done;
 }
 
-void PacketSender::wait(int ms) const {
+bool PacketSender::wait(int ms) const {
   pollfd writable{sockets_[0].fd(), POLLOUT, 0};
-  const timespec timeout{ms / 1000, ms % 1000 * 1'000'000L};
-  syscall(SYS_ppoll, &writable, 1, &timeout, nullptr, 0);
+  const int64_t end = now_ns() + ms * int64_t{1'000'000};
+  for (int64_t left; (left = end - now_ns()) > 0;) {  // signals of the program end ppoll(2)
+    const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
+    if (syscall(SYS_ppoll, &writable, 1, &timeout, nullptr, 0) > 0) return true;
+  }
+  return false;
 }
 
 }  // namespace verbena

@@ -79,8 +79,8 @@ class PacketSender {
   // The same for several. Returns how many of them are sent or lost, from the first on.
   size_t send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
               uint32_t socket);
-  // Waits until the network takes packets of socket 0 again, for `ms` at most.
-  void wait(int ms) const;
+  // Waits until the network takes packets of socket 0 again, for `ms` at most. False: it does not.
+  bool wait(int ms) const;
 
   // One of a few trains, which is empty, for the calling thread. nullptr: all are in use.
   PacketTrain* borrow();

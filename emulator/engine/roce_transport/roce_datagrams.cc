@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/roce_transport/roce_datagrams.h"
+#include "adapter/clock.h"
 
 #include <arpa/inet.h>
 
 #include <cstring>
 
+#include "adapter/clock.h"
 #include "engine/datagram/datagram_header.h"
 #include "engine/packets/datagram_packet.h"
 #include "engine/remote/remote_datagram.h"
@@ -15,8 +17,10 @@ namespace {
 
 // An adapter sends as fast as its link. The socket's send buffer is full when a program posts faster than
 // that: it waits here, ms at most. Then a tenth of a second of a link of 10 Mb/s has not made room, and the
-// datagram is lost.
+// datagram is lost. So are those of the next time, ns, without a wait: the link is down, or addresses are
+// being resolved that nobody has.
 constexpr int kFullPatience = 100;
+constexpr int64_t kNoPatience = 1'000'000'000;
 
 // Of the header that the packet is to have, which is that of the address handle.
 udp::IpFields fields_of_header(const uint8_t* header) {
@@ -48,8 +52,13 @@ void RoceDatagrams::send(PacketSender& sender, const DatagramTo& to, const wire:
   const udp::IpFields fields = fields_of_header(bytes);
   const roce::Packet packet = packets::packet_of(datagram);
   if (sender.send(to.address, fields, packet)) return;
-  sender.wait(kFullPatience);
-  if (!sender.send(to.address, fields, packet)) process_.directory().count_drop(PacketDrop::kNotSent);
+  if (now_ns() >= impatient_until_.load(std::memory_order_relaxed)) {
+    if (!sender.wait(kFullPatience))
+      impatient_until_.store(now_ns() + kNoPatience, std::memory_order_relaxed);
+    else if (sender.send(to.address, fields, packet))
+      return;
+  }
+  process_.directory().count_drop(PacketDrop::kNotSent);
 }
 
 void RoceDatagrams::take(const roce::Packet& packet, const wire::NetAddress& from, const wire::NetAddress& to,

@@ -32,6 +32,7 @@ class RoceDatagrams {
  private:
   Process& process_;
   std::atomic<uint32_t> psn_{0};  // nobody checks it
+  std::atomic<int64_t> impatient_until_{0};  // ns: the network has taken nothing for some time
   std::unique_ptr<DatagramSender> source_;
   wire::NetAddress from_;
   uint8_t bytes_[kGrhBytes + kMaxDatagram];

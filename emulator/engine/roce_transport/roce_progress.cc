@@ -200,13 +200,14 @@ namespace {
 // The peers can go on with requests while this process answers theirs.
 void RoceProgress::send(Round& round) {
   round.timer = std::min(round.timer, receiver_.send_requests(round.now));
+  end_patience();
   answering_ = receiver_.send_answers(round.now);
 }
 
 void RoceProgress::send_at_end(Round& round, bool from_poll) {
   round.timer = std::min(round.timer, receiver_.send_requests(round.now));
   if (may_wait(round, from_poll)) return;
-  if (patience_.is_waiting()) patience_.end(receiver_.is_answer_due());
+  end_patience();
   answering_ = receiver_.send_answers(round.now);
 }
 
@@ -217,8 +218,8 @@ bool RoceProgress::may_wait(const Round& round, bool from_poll) {
   polls_before_answer_ = from_poll && waited ? polls_before_answer_ + 1 : 0;
   if (polls_before_answer_ > kPollsBeforeAnswer || round.packets > kFewPackets) return false;
   const size_t due = receiver_.acknowledging();
-  if (due == 0 || !(from_poll || (waited ? goes_on_waiting(round) : patience_.begin(round.now))))
-    return false;
+  const auto begins_waiting = [&] { return receiver_.is_answer_due() && patience_.begin(round.now); };
+  if (due == 0 || !(from_poll || (waited ? goes_on_waiting(round) : begins_waiting()))) return false;
   answering_ = due;
   return true;
 }
@@ -230,8 +231,15 @@ bool RoceProgress::goes_on_waiting(const Round& round) const {
          receiver_.is_answer_due();
 }
 
+// Before answers are sent: those that a reply has taken along are not due any more.
+void RoceProgress::end_patience() {
+  if (patience_.is_waiting()) patience_.end(receiver_.is_answer_due());
+}
+
 void RoceProgress::flush_answers() {
-  if (answering_ != 0) answering_ = receiver_.send_answers(now_ns());
+  if (answering_ == 0) return;
+  end_patience();
+  answering_ = receiver_.send_answers(now_ns());
 }
 
 void RoceProgress::flush_at_exit() {

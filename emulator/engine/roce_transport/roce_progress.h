@@ -83,6 +83,7 @@ class RoceProgress final : public RocePathOwner {
   void send_at_end(Round& round, bool from_poll);
   bool may_wait(const Round& round, bool from_poll);
   bool goes_on_waiting(const Round& round) const;
+  void end_patience();
   bool has_process(uint32_t slot) const;
   void run_timers(int64_t now);
   void arm(int epoll, bool armed, bool* is_armed);

@@ -173,6 +173,15 @@ int MessageSocket::send(std::span<const uint8_t> message, std::span<const int> p
 }
 
 ssize_t MessageSocket::receive(std::span<uint8_t> room, std::span<Descriptor> passed, bool* lost) const {
+  return receive_with(0, room, passed, lost);
+}
+
+ssize_t MessageSocket::peek(std::span<uint8_t> room) const {
+  return receive_with(MSG_PEEK, room, {}, nullptr);
+}
+
+ssize_t MessageSocket::receive_with(int flags, std::span<uint8_t> room, std::span<Descriptor> passed,
+                                    bool* lost) const {
   // If the peer has closed with unread messages in its queue, the kernel reports ECONNRESET once, before the
   // messages in our queue. The end of the stream is asked for twice: if the peer sends and closes during the
   // call, the kernel may have found the queue empty and then the socket shut down (net/unix/af_unix.c,
@@ -187,7 +196,7 @@ ssize_t MessageSocket::receive(std::span<uint8_t> room, std::span<Descriptor> pa
     all.msg_iovlen = 1;
     all.msg_control = passed.empty() ? nullptr : control.bytes;  // without room the kernel drops them
     all.msg_controllen = passed.empty() ? 0 : sizeof control.bytes;
-    const long got = syscall(SYS_recvmsg, fd_, &all, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    const long got = syscall(SYS_recvmsg, fd_, &all, flags | MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
     if (got == 0 && !std::exchange(ended, true)) continue;
     if (got >= 0) {
       detach(&all, passed);

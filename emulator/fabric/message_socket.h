@@ -46,6 +46,8 @@ class MessageSocket {
   // it go to `passed`, kMaxPassed at most; others are closed. *lost: some did not arrive, because this
   // process has no descriptor left, or because there were more than kMaxPassed.
   ssize_t receive(std::span<uint8_t> room, std::span<Descriptor> passed = {}, bool* lost = nullptr) const;
+  // The same without descriptors, and the message stays: the next receive() or peek() gets it.
+  ssize_t peek(std::span<uint8_t> room) const;
 
   // Waits until there is a message, for at most `timeout_ms`, or until a signal comes.
   void wait(int timeout_ms) const;
@@ -64,6 +66,7 @@ class MessageSocket {
   int connect_at(const sockaddr* address, unsigned size, int wait_ms);
   int take(long fd);
   bool verified() const;
+  ssize_t receive_with(int flags, std::span<uint8_t> room, std::span<Descriptor> passed, bool* lost) const;
 
   int fd_ = -1;
   dev_t device_ = 0;

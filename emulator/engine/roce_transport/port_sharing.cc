@@ -129,7 +129,9 @@ void PacketForwarder::pass_on(Neighbour* neighbour, const ForwardedPacket& way,
     return;
   }
   std::array<uint8_t, kForwardedBytes> message;
-  std::memcpy(message.data(), &way, sizeof way);
+  ForwardedPacket stamped = way;
+  stamped.read_at = now_ns();
+  std::memcpy(message.data(), &stamped, sizeof stamped);
   std::memcpy(message.data() + sizeof way, datagram.data(), datagram.size());
   const int error = neighbour->connection.send(std::span(message).first(sizeof way + datagram.size()));
   if (error == 0) return;

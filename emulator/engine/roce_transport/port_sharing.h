@@ -33,6 +33,9 @@ struct PacketsCall {
 struct ForwardedPacket {
   wire::NetAddress from, to;
   udp::IpFields ip;
+  // now_ns() of the process that has read the packet, while it had the right to read (reading_lease.h): later
+  // packets have a later time, whatever process has read them.
+  int64_t read_at = 0;
 };
 inline constexpr size_t kForwardedBytes = sizeof(ForwardedPacket) + roce::kMaxPacket;
 

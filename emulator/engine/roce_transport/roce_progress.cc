@@ -299,29 +299,15 @@ void RoceProgress::read_groups(Round& round) {
 
 // What other processes have read for this one. They have checked the ICRC. False: there may be more.
 bool RoceProgress::read_inboxes(Round& round) {
-  bool is_all = true;
   if (has_new_inboxes_.load(std::memory_order_acquire)) {
     std::lock_guard lock(watch_mutex_);
-    for (MessageSocket& connection : new_inboxes_) inboxes_.push_back(std::move(connection));
+    for (MessageSocket& connection : new_inboxes_) inboxes_.add(std::move(connection));
     new_inboxes_.clear();
     has_new_inboxes_.store(false, std::memory_order_relaxed);
   }
-  std::erase_if(inboxes_, [&](const MessageSocket& inbox) {
-    for (int i = 0; i < kMostPackets; ++i) {
-      std::array<uint8_t, kForwardedBytes> message;
-      const ssize_t size = inbox.receive(message);
-      if (size <= 0) return size == 0 || size != -EAGAIN;
-      if (static_cast<size_t>(size) < sizeof(ForwardedPacket) || static_cast<size_t>(size) > message.size())
-        return true;
-      ForwardedPacket way;
-      std::memcpy(&way, message.data(), sizeof way);
-      const auto datagram = std::span<const uint8_t>(message).first(static_cast<size_t>(size));
-      take(round, way, datagram.subspan(sizeof way), true);
-    }
-    is_all = false;
-    return false;
+  return inboxes_.read(kMostPackets, [&](const ForwardedPacket& way, std::span<const uint8_t> datagram) {
+    take(round, way, datagram, true);
   });
-  return is_all;
 }
 
 bool RoceProgress::has_process(uint32_t slot) const {

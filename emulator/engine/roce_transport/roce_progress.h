@@ -14,6 +14,7 @@
 #include "engine/packets/answer_limit.h"
 #include "engine/remote/progress_policy.h"
 #include "engine/roce_transport/management.h"
+#include "engine/roce_transport/packet_inboxes.h"
 #include "engine/roce_transport/port_sharing.h"
 #include "engine/roce_transport/reading_lease.h"
 #include "engine/roce_transport/reply_patience.h"
@@ -121,7 +122,7 @@ class RoceProgress final : public RocePathOwner {
   // Under mutex_.
   bool is_active_ = false;
   std::atomic<bool> leaves_to_others_{false};  // another process was reading
-  std::vector<MessageSocket> inboxes_;
+  PacketInboxes inboxes_;
   RoceGroups groups_{process_};
   PacketForwarder forwarder_{process_};
   ReadingLease lease_;

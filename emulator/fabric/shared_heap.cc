@@ -415,7 +415,8 @@ void make_private_for_fork(const PageVector<PageRange>& ranges) {
           static_cast<unsigned long long>(range.begin), static_cast<unsigned long long>(length));
   }
   // The pages of a file belong to parent and child from now on. Pages that move later go to another one.
-  for (File& file : the.files) file.takes_pages = false;
+  // An older file gives no page back (own_pages_of()) and needs none spare.
+  for (File& file : the.files) file.takes_pages = false, file.spare = {};
   the.moved.clear();
   the.barrier.open();
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ledger/meeting.h"
+#include "ledger/verbs.h"
 
 namespace verbena::network {
 namespace {
@@ -61,12 +62,7 @@ uint8_t byte_at(uint64_t seed, uint32_t index) {
 class End {
  public:
   explicit End(bool takes) : takes_(takes) {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    if (list == nullptr || count == 0) give_up("no device");
-    context_ = ibv_open_device(list[0]);
-    if (context_ == nullptr) give_up("ibv_open_device");
-    ibv_free_device_list(list);
+    context_ = open_first_device();
     pd_ = ibv_alloc_pd(context_);
     ibv_cq_init_attr_ex completions = {};
     completions.cqe = 64;
@@ -140,27 +136,11 @@ class End {
 
   void connect(const Facts& peer) {
     peer_ = peer;
-    ibv_qp_attr attr = {};
-    attr.qp_state = IBV_QPS_RTR;
-    attr.ah_attr.is_global = 1;
-    attr.ah_attr.port_num = 1;
-    attr.ah_attr.grh = {peer.gid, 0, kGidIndex, 64, 0};
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = peer.qpn;
-    attr.rq_psn = attr.sq_psn = kPsn;
-    attr.max_dest_rd_atomic = attr.max_rd_atomic = 1;
-    attr.min_rnr_timer = 12;
-    attr.timeout = 20;  // 4.3 s
-    attr.retry_cnt = attr.rnr_retry = 7;
-    if (ibv_modify_qp(qp_, &attr,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
-      give_up("to RTR");
-    attr.qp_state = IBV_QPS_RTS;
-    if (ibv_modify_qp(qp_, &attr,
-                      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                          IBV_QP_MAX_QP_RD_ATOMIC) != 0)
-      give_up("to RTS");
+    ibv_ah_attr to = {};
+    to.is_global = 1;
+    to.port_num = 1;
+    to.grh = {peer.gid, 0, kGidIndex, 64, 0};
+    connect_rc(qp_, to, peer.qpn, kPsn, 20);  // 4.3 s
   }
 
   ibv_sge piece(uint32_t at, uint32_t length) {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "ledger/meeting.h"
+#include "ledger/verbs.h"
 
 namespace verbena::network {
 namespace {
@@ -60,12 +61,7 @@ int64_t nanoseconds() {
 class End {
  public:
   End() {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    if (list == nullptr || count == 0) give_up("no device");
-    context_ = ibv_open_device(list[0]);
-    if (context_ == nullptr) give_up("ibv_open_device");
-    ibv_free_device_list(list);
+    context_ = open_first_device();
     pd_ = ibv_alloc_pd(context_);
     cq_ = ibv_create_cq(context_, 64, nullptr, nullptr, 0);
     if (pd_ == nullptr || cq_ == nullptr) give_up("a completion queue");
@@ -149,25 +145,7 @@ class End {
 
   // `timeout`: as ibv_qp_attr has it; 0 is never.
   void connect(uint32_t psn, uint8_t timeout) {
-    ibv_qp_attr attr = {};
-    attr.qp_state = IBV_QPS_RTR;
-    attr.ah_attr = address(kConnected);
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = peer_.connected_qpn;
-    attr.rq_psn = attr.sq_psn = psn;
-    attr.max_dest_rd_atomic = attr.max_rd_atomic = 1;
-    attr.min_rnr_timer = 12;
-    attr.timeout = timeout;
-    attr.retry_cnt = attr.rnr_retry = 7;
-    if (ibv_modify_qp(connected_, &attr,
-                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
-      give_up("RC to RTR");
-    attr.qp_state = IBV_QPS_RTS;
-    if (ibv_modify_qp(connected_, &attr,
-                      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                          IBV_QP_MAX_QP_RD_ATOMIC) != 0)
-      give_up("RC to RTS");
+    connect_rc(connected_, address(kConnected), peer_.connected_qpn, psn, timeout);
   }
 
   ibv_sge slot(uint64_t number, uint32_t length) {

@@ -23,7 +23,6 @@ class PacketInboxes {
   using Take = std::function<void(const ForwardedPacket& way, std::span<const uint8_t> datagram)>;
 
   void add(MessageSocket connection) { inboxes_.push_back({std::move(connection)}); }
-  size_t size() const { return inboxes_.size(); }
 
   // Takes what is there, but not more than `most` packets. False: there may be more. A connection that has
   // ended, or brings something else, is closed.

@@ -23,6 +23,7 @@
 #include <deque>
 
 #include "../ledger/meeting.h"
+#include "../ledger/verbs.h"
 #include "flow.h"
 
 namespace verbena::network {
@@ -81,12 +82,7 @@ Plan read_plan(int argc, char** argv) {
 class Flows {
  public:
   explicit Flows(const Plan& plan) : plan_(plan) {
-    int count = 0;
-    ibv_device** list = ibv_get_device_list(&count);
-    if (list == nullptr || count == 0) give_up("no device");
-    context_ = ibv_open_device(list[0]);
-    if (context_ == nullptr) give_up("ibv_open_device");
-    ibv_free_device_list(list);
+    context_ = open_first_device();
     pd_ = ibv_alloc_pd(context_);
     channel_ = ibv_create_comp_channel(context_);
     cq_ = ibv_create_cq(context_, 1024, nullptr, channel_, 0);

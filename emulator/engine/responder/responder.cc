@@ -326,9 +326,12 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};
   const Placed placed =
       place_chunk(requester, request, local, remote, remotes, {all_mapped ? mapped : nullptr, epoch});
-  if (placed == Placed::kRemoteFault)
-    return fail_receive(requester, operation, request, VendorError::local_memory_gone,
-                        VendorError::remote_operation_failed);
+  if (placed == Placed::kRemoteFault) {
+    const WqeSge& sge = receive.sges[0];  // of several, one is at fault
+    return fail_receive(
+        requester, operation, request, VendorError::local_memory_gone, VendorError::remote_operation_failed,
+        receive.sge_count == 1 ? RefusedPart{sge.lkey, sge.address, sge.length} : RefusedPart{});
+  }
   if (placed != Placed::kWhole) return unfinished(placed);
   if (const VendorError error =
           invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);

@@ -33,7 +33,7 @@ build() {
   # Only the programs used below. Without link-time optimisation: half the compile time, and slightly slower messages.
   if ! { cmake --preset release -B "$BUILD" -DVERBENA_TESTS=OFF -DVERBENA_BENCH=OFF \
            -DVERBENA_PRECOMPILE=ON -DVERBENA_WHOLE_PROGRAM=OFF &&
-         cmake --build "$BUILD" -j "$(nproc)" --target verbena verbena-preload verbena_provider; } \
+         cmake --build "$BUILD" -j "$(nproc)" --target verbena verbena-preload verbena_provider verbena_check; } \
        >"$results/build" 2>&1; then
     cat "$results/build"
     echo "The build failed; its output is above."

@@ -41,7 +41,9 @@ int make_private_folder_in(int at, const char* name) {
 
 int ensure_private_folder(const std::string& path, std::string* problem) {
   if (const int error = make_private_folder(path); error != 0 && error != EEXIST)
-    return fail_errno(error, problem, "cannot make " + path);
+    return fail(error, problem,
+                "cannot make " + path + ": " + std::strerror(error) +
+                    " (XDG_RUNTIME_DIR or TMPDIR names another folder)");
   return check_private_folder(path, problem);
 }
 

@@ -13,6 +13,7 @@
 // - "leak": N instead of a finding of which the process may still think better: the object with the number N
 // exists
 //   at exit. {"retract": N, "pid": 7}: it was destroyed after all, by a destructor of another library.
+// {"device": "verbena0", "pid": 7}: the process has opened a device.
 #pragma once
 
 namespace verbena::findings {

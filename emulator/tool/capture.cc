@@ -244,10 +244,9 @@ void add_capture(CLI::App& app, CommandLine& line) {
       "The packets are those that adapters would have sent, with all headers, cut at the path MTU, with\n"
       "acknowledgements, NAKs and responses; the bytes are those that were moved. Frames of raw packet queue "
       "pairs\n"
-      "are shown as they are. Processes that run already are captured from now on. Ends when the program "
-      "ends, at ^C, or as the options say: a program that still "
-      "runs then\n"
-      "gets SIGTERM. The exit status is the program's; 0 if that SIGTERM has ended it.\n"
+      "are shown as they are. Processes that run already are captured from now on. Ends when the program\n"
+      "ends, at ^C, or as the options say: a program that still runs then gets SIGTERM.\n"
+      "The exit status is the program's; 0 if that SIGTERM has ended it.\n"
       "Each process keeps its newest records in memory (--ring); what is overwritten before it is read is "
       "counted,\n"
       "on standard error and in the statistics of the file. In Wireshark's list of interfaces: see\n"
@@ -264,8 +263,10 @@ void add_capture(CLI::App& app, CommandLine& line) {
   command->add_option("-s,--snaplen", options->snaplen, "keep so many bytes of each packet; 0: all")
       ->type_name("BYTES")
       ->check(CLI::Range(0u, 0xffffffu));
-  command->add_option("-c,--count", options->count, "end after so many packets")->type_name("N");
-  command->add_option("--seconds", options->seconds, "end after so many seconds")->type_name("N");
+  check_whole_number(
+      *command->add_option("-c,--count", options->count, "end after so many packets")->type_name("N"));
+  check_seconds(
+      *command->add_option("--seconds", options->seconds, "end after so many seconds")->type_name("N"));
   add_ring_option(*command, &options->ring_mib);
   add_extcap_options(*command, options->extcap);
   command->callback([command, options, &line] {

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "fabric/temporary_folder.h"
@@ -24,6 +23,7 @@
 #include "tool/check_formats.h"
 #include "tool/command.h"
 #include "tool/environment.h"
+#include "tool/output_file.h"
 #include "tool/program.h"
 #include "tool/suppressions.h"
 #include "tool/symbolizer.h"
@@ -104,11 +104,7 @@ class Reporter {
   // Writes what was asked for. False: *problem says why not.
   bool finish(std::string* problem) const {
     const auto write = [&](const std::string& path, const std::string& text) {
-      std::ofstream file(path);
-      file << text;
-      file.close();
-      if (!file) *problem = "cannot write " + path;
-      return static_cast<bool>(file);
+      return write_text(path, text, problem);
     };
     if (!options_.quiet)
       std::fprintf(stderr, "verbena check: %zu finding%s, %u suppressed\n", kept_.size(),
@@ -169,10 +165,16 @@ int check(const CheckOptions& options, const std::vector<std::string>& program) 
   if (find_installation(&installation, &problem) != 0 ||
       prepare(options.node, getpid(), &environment, &problem) != 0)
     return failed(problem);
+  const std::string checker = installation.library_folder + "/" + kChecker;
+  if (access(checker.c_str(), R_OK) != 0)  // the loader would go on without it, and nothing would be found
+    return failed("no " + checker + ": build all of Verbena, or install its package, verbena");
+  if (!can_write(options.json, &problem) || !can_write(options.sarif, &problem)) return failed(problem);
   FindingFile file;
-  if (!file.exists()) return failed("cannot create " + file.path());
+  if (!file.exists())
+    return failed("cannot create " + file.path() + ": " + std::strerror(errno) +
+                  ": TMPDIR names another folder");
   for (Variable& variable : environment)
-    if (variable.name == "LD_PRELOAD") variable.value += ":" + installation.library_folder + "/" + kChecker;
+    if (variable.name == "LD_PRELOAD") variable.value += ":" + checker;
   environment.push_back({findings::kFileVariable, file.path()});
   environment.push_back({findings::kEnabledVariable, joined(options.enabled)});
   environment.push_back({findings::kDisabledVariable, joined(options.disabled)});
@@ -193,6 +195,12 @@ int check(const CheckOptions& options, const std::vector<std::string>& program) 
   });
   reader.end();
   reporter.take(reader.collect());
+  const bool was_run = status != kCannotRun && status != kNotFound;
+  if (was_run && !reader.saw_device() && !options.quiet)
+    std::fprintf(
+        stderr,
+        "verbena check: no process has opened a device, so nothing was checked: does the program use "
+        "verbs? (verbena doctor PROGRAM)\n");
   if (!reporter.finish(&problem)) return failed(problem);
   return reporter.found_any() && options.error_exitcode != 0 ? options.error_exitcode : status;
 }
@@ -244,7 +252,10 @@ void add_check(CLI::App& app, CommandLine& line) {
   command->add_flag("--list", options->list, "print all rules, with an example each");
   command->callback([command, options, &line] {
     if (options->list) {
-      line.action = [] { return std::fputs(list_of_rules().c_str(), stdout) >= 0 ? 0 : kFailed; };
+      line.action = [] {
+        std::fputs(list_of_rules().c_str(), stdout);
+        return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+      };
       return;
     }
     check_ids("--enable", options->enabled);

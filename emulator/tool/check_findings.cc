@@ -38,6 +38,10 @@ void FindingReader::take_line(const std::string& line) {
   const Json json = Json::parse(line, nullptr, false);
   try {
     const int pid = json.at("pid").get<int>();
+    if (json.contains("device")) {
+      saw_device_ = true;
+      return;
+    }
     if (json.contains("retract")) {
       leaks_.erase({pid, json.at("retract").get<uint64_t>()});
       return;

@@ -51,6 +51,9 @@ class FindingReader {
   // The programs have ended: leaks that were not retracted count now.
   void end();
 
+  // Has a process opened a device, with the checker in it?
+  bool saw_device() const { return saw_device_; }
+
  private:
   void take_line(const std::string& line);
   void add(CheckFinding finding);
@@ -59,6 +62,7 @@ class FindingReader {
   std::vector<CheckFinding> fresh_;
   std::map<std::pair<int, uint64_t>, CheckFinding> leaks_;  // by process and number
   std::set<std::string> seen_;
+  bool saw_device_ = false;
 };
 
 // The same rule broken at the same place: equal for equal findings of different processes.

@@ -68,6 +68,10 @@ void add_port_options(CLI::App& command, DeviceTableOptions& devices);
 // Throws UsageError if options of the network or of the ports contradict each other. Called after parsing.
 void check_network_options(const NodeOptions& options);
 
+// Refuse values that are no whole number, or no number of seconds, 0 or more.
+void check_whole_number(CLI::Option& option);
+void check_seconds(CLI::Option& option);
+
 // Is one of the options that choose a node given? Called after parsing.
 bool names_node(const CLI::App& command);
 

@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
+#include <utility>
 
 #include "tool/elf_file.h"
 #include "tool/environment.h"
 #include "tool/finding.h"
+#include "tool/interpreter.h"
 #include "tool/symbol_versions.h"
 
 namespace verbena::tool {
@@ -45,17 +46,6 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-// The interpreter of a script; "" for any other file.
-std::string script_interpreter(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char start[2] = {};
-  std::string line;
-  if (!file.read(start, 2) || std::memcmp(start, "#!", 2) != 0 || !std::getline(file, line)) return "";
-  const size_t from = line.find_first_not_of(" \t");
-  if (from == std::string::npos) return "";
-  return line.substr(from, line.find_first_of(" \t\r", from) - from);
-}
-
 bool examine_rights(const std::string& path, Findings* findings) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return true;
@@ -68,19 +58,21 @@ bool examine_rights(const std::string& path, Findings* findings) {
                                    : other_user ? "is set-user-ID"
                                                 : "is set-group-ID") +
                            ", so that the loader ignores LD_PRELOAD",
-                       "use a copy without that: cp " + path + " . (a copy loses it)"});
+                       "use a copy, which loses that: cp " + path + " COPY"});
   return false;
 }
 
-bool examine_elf(const std::string& path, Findings* findings) {
+// `script`: whose interpreter it is; "": of none.
+bool examine_elf(const std::string& path, const std::string& script, Findings* findings) {
   ElfFile self;
   ElfFile elf;
   if (const int error = read_elf(path, &elf); error != 0) {
-    findings->push_back(
-        {Verdict::kBad, path,
-         error == ENOEXEC ? "is neither an ELF program nor a script with a #! line"
-                          : std::string("cannot be read: ") + std::strerror(error),
-         error == ENOEXEC ? "name the program that runs it" : "see to the file's permissions"});
+    findings->push_back({Verdict::kBad, path,
+                         error == ENOEXEC ? "is neither an ELF program nor a script with a #! line"
+                                          : std::string("cannot be read: ") + std::strerror(error),
+                         error == ENOEXEC                     ? "name the program that runs it"
+                         : error == ENOENT && !script.empty() ? "install it, or mend the #! line of " + script
+                                                              : "see to the file's permissions"});
     return false;
   }
   if (read_elf("/proc/self/exe", &self) != 0) return true;
@@ -198,14 +190,15 @@ void examine_program(const std::string& name, Findings* findings) {
   }
   bool good = examine_rights(path, findings);
   const std::string named = path;
+  std::string script;
   for (int depth = 0; depth < kDeepestScript; ++depth) {
     const std::string interpreter = script_interpreter(path);
     if (interpreter.empty()) break;
     findings->push_back(
         {Verdict::kNote, path, "is a script: what counts is each program that it starts", ""});
-    path = interpreter;
+    script = std::exchange(path, interpreter);
   }
-  good = examine_elf(path, findings) && good;
+  good = examine_elf(path, script, findings) && good;
   if (!good) return;
   findings->push_back({Verdict::kGood, path, "a dynamic program that LD_PRELOAD reaches", ""});
   if (path == named) examine_libraries(path, findings);

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -47,6 +48,18 @@ bool find_port(const DeviceTable& table, const std::string& name, uint32_t* inde
   return false;
 }
 
+// "verbena0, verbena1/1, verbena1/2"
+std::string ports_of(const DeviceTable& table) {
+  std::string names;
+  for (uint32_t i = 0; i < std::min(table.count, kMaxDevices); ++i) {
+    const DeviceDescription& device = table.devices[i];
+    for (uint32_t port = 1; port <= device.count_ports(); ++port)
+      names += (names.empty() ? "" : ", ") + std::string(device.name.data()) +
+               (device.count_ports() > 1 ? "/" + std::to_string(port) : "");
+  }
+  return names;
+}
+
 int event(const EventOptions& options) {
   const std::string here = current_environment(kNodeVariable);
   const std::string path =
@@ -56,12 +69,14 @@ int event(const EventOptions& options) {
   if (error == ENOENT && path == here && wire::restore_node(path) == 0)
     error = directory.open(directory_path(path).c_str());
   if (error != 0)
-    return failed(
-        "no node at " + path + ": " +
-        (error == EPROTO ? "made by another version of Verbena, or damaged" : std::strerror(error)));
+    return failed("no node at " + path + ": " +
+                  (error == EPROTO   ? "made by another version of Verbena, or damaged"
+                   : error == ENOENT ? "no program runs there; verbena status --all shows the nodes there are"
+                                     : std::strerror(error)));
   uint32_t device = 0, port = 1;
   if (!find_port(directory.devices(), options.device, &device, &port))
-    return failed("node " + path + " has no device " + options.device);
+    return failed("node " + path + " has no device or port " + options.device + ": it has " +
+                  ports_of(directory.devices()));
   uint32_t told = 0;
   error = raise_device_event(directory, path, device, kEvents.at(options.what), &told, port);
   if (error == EALREADY) {

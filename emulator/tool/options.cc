@@ -197,6 +197,27 @@ void add_heap_option(CLI::App& command, NodeOptions& options) {
                    "peers reach registered memory without a system call (docs/SHARED-HEAP.md)");
 }
 
+void check_whole_number(CLI::Option& option) {
+  option.check(
+      [](const std::string& word) {
+        const bool is_number = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+        return is_number ? std::string() : "'" + word + "' is no whole number, 0 or more";
+      },
+      "");
+}
+
+void check_seconds(CLI::Option& option) {
+  option.check(
+      [](const std::string& word) {
+        char* end = nullptr;
+        const double seconds = std::strtod(word.c_str(), &end);
+        return !word.empty() && *end == 0 && seconds >= 0
+                   ? std::string()
+                   : "'" + word + "' is no number of seconds, 0 or more";
+      },
+      "");
+}
+
 bool names_node(const CLI::App& command) {
   size_t given = 0;
   for (const char* option : {"--devices", "--beside", "--ports", "--pkey", "--lmc", "--link-layer",

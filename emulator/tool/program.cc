@@ -2,17 +2,33 @@
 #include "tool/program.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "tool/interpreter.h"
+
 namespace verbena::tool {
 namespace {
 
-constexpr int kCannotRun = 126;  // POSIX shell command language, 2.8.2
-constexpr int kNotFound = 127;
+// Why execve(2) has not run the program, in words, and what to do.
+std::string reason_of(const std::string& name, int error) {
+  const bool searched = name.find('/') == std::string::npos;
+  if (searched && error == ENOENT) return "PATH has no such program";
+  struct stat status;
+  if (searched || stat(name.c_str(), &status) != 0) return std::strerror(error);
+  if (S_ISDIR(status.st_mode)) return "it is a folder";
+  if (error == EACCES && access(name.c_str(), X_OK) != 0)
+    return "it is not executable (chmod +x, or name the program that runs it)";
+  // The file is there: what is missing is what it is run by.
+  if (error == ENOENT)
+    if (const std::string interpreter = interpreter_of(name); !interpreter.empty())
+      return "it is run by " + interpreter + ", which is not there";
+  return std::strerror(error);
+}
 
 }  // namespace
 
@@ -22,7 +38,7 @@ int become(const std::vector<std::string>& program) {
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   const int error = errno;
-  std::fprintf(stderr, "verbena: cannot run %s: %s\n", arguments[0], std::strerror(error));
+  std::fprintf(stderr, "verbena: cannot run '%s': %s\n", arguments[0], reason_of(program[0], error).c_str());
   return error == ENOENT || error == ENOTDIR ? kNotFound : kCannotRun;
 }
 

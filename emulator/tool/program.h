@@ -13,6 +13,10 @@
 
 namespace verbena::tool {
 
+// Exit statuses of a program that cannot be run: POSIX shell command language, 2.8.2.
+inline constexpr int kCannotRun = 126;
+inline constexpr int kNotFound = 127;
+
 // Becomes the program (execvp(3)). Returns only if that fails, after a message: the exit status that a shell
 // would have, 127 if there is no such program, else 126.
 int become(const std::vector<std::string>& program);

@@ -124,6 +124,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       command->add_option("--chaos", options->chaos, "faults that a correct program survives")
           ->type_name("SEED");
   faults->excludes(chaos);
+  check_whole_number(*chaos);
   command->add_option("--link", options->link, "the time of a link: 25Gbps,2us")->type_name("RATE,LATENCY");
   command->callback([command, options, chaos, &line] {
     keep_node(*command, options->node);

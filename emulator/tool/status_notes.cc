@@ -80,14 +80,8 @@ std::string time_text(uint64_t nanoseconds) {
 }
 
 std::string status_word(uint32_t status) {
-  constexpr const char* kWords[] = {
-      "SUCCESS",          "LOC_LEN_ERR",       "LOC_QP_OP_ERR",     "LOC_EEC_OP_ERR",
-      "LOC_PROT_ERR",     "WR_FLUSH_ERR",      "MW_BIND_ERR",       "BAD_RESP_ERR",
-      "LOC_ACCESS_ERR",   "REM_INV_REQ_ERR",   "REM_ACCESS_ERR",    "REM_OP_ERR",
-      "RETRY_EXC_ERR",    "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR",  "REM_INV_RD_REQ_ERR",
-      "REM_ABORT_ERR",    "INV_EECN_ERR",      "INV_EEC_STATE_ERR", "FATAL_ERR",
-      "RESP_TIMEOUT_ERR", "GENERAL_ERR"};
-  return status < std::size(kWords) ? kWords[status] : std::to_string(status);
+  const std::string name = name_of_status(status);
+  return name != "unknown" ? name : std::to_string(status);
 }
 
 std::string unmatched_receives(const NodeSnapshot& node, const QpSnapshot& qp) {

@@ -7,7 +7,9 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -20,14 +22,18 @@ namespace verbena::tool {
 // The text of a file. false: *problem says that there is none.
 inline bool read_text(const std::string& path, std::string* text, std::string* problem) {
   std::error_code error;
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::stringstream stream;
-  if (std::filesystem::is_directory(path, error) || !file || !(stream << file.rdbuf())) {
-    *problem = path + ": cannot be read, or is empty";
-    return false;
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  if (!is_folder && file && stream << file.rdbuf()) {
+    *text = stream.str();
+    return true;
   }
-  *text = stream.str();
-  return true;
+  *problem = path + (is_folder    ? ": is a folder, not a file"
+                     : errno != 0 ? std::string(": cannot be read: ") + std::strerror(errno)
+                                  : ": is empty");
+  return false;
 }
 
 class TomlReader {

@@ -111,7 +111,8 @@ void add_top(CLI::App& app, CommandLine& line) {
   add_node_choice(*command, options->nodes);
   command->add_flag("--json", options->json, "one line of JSON after every interval");
   command->add_flag("--once", options->once, "one report after one interval, to standard output");
-  command->add_option("--count", options->count, "so many reports, to standard output")->type_name("N");
+  check_whole_number(
+      *command->add_option("--count", options->count, "so many reports, to standard output")->type_name("N"));
   command->add_option("--interval", options->state.interval, "seconds between two looks")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0))

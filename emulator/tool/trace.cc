@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "record/collector.h"
 #include "survey/snapshot.h"
 #include "tool/command.h"
+#include "tool/output_file.h"
 #include "tool/program.h"
 #include "tool/recorded_node.h"
 #include "tool/timeline.h"
@@ -66,11 +66,12 @@ Timeline gather(record::Collector& collector, double last) {
 
 int write(const TraceOptions& options, const Timeline& timeline) {
   const std::string text = options.text ? timeline_as_text(timeline) : timeline_as_json(timeline);
-  std::ofstream file;
-  if (options.file != "-") file.open(options.file);
-  std::ostream& out = options.file == "-" ? std::cout : file;
-  out << text << std::flush;
-  if (!out) return failed("cannot write to " + options.file);
+  std::string problem;
+  if (options.file == "-") {
+    if (!(std::cout << text << std::flush)) return failed("cannot write to standard output");
+  } else if (!write_text(options.file, text, &problem)) {
+    return failed(problem);
+  }
   std::fprintf(stderr, "verbena: %zu events of %zu processes%s%s; %llu older ones were overwritten\n",
                timeline.events.size(), timeline.processes.size(), options.file == "-" ? "" : " in ",
                options.file == "-" ? "" : options.file.c_str(),
@@ -104,6 +105,8 @@ int trace(const TraceOptions& options) {
   RecordedNode node;
   std::string problem;
   if (node.open(options.node, &problem) != 0) return failed(problem);
+  if ((!options.program.empty() || options.dump) && !can_write(options.file, &problem))
+    return failed(problem);
   if (!options.program.empty()) return run_and_trace(options, node);
   record::Collector collector(node.directory, node.path);
   int result = 0;
@@ -140,7 +143,8 @@ void add_trace(CLI::App& app, CommandLine& line) {
       ->type_name("FILE")
       ->capture_default_str();
   command->add_flag("--text", options->text, "one line for each event");
-  command->add_option("--last", options->last, "the last so many seconds alone")->type_name("SECONDS");
+  check_seconds(
+      *command->add_option("--last", options->last, "the last so many seconds alone")->type_name("SECONDS"));
   add_ring_option(*command, &options->ring_mib);
   CLI::Option* const start =
       command->add_flag("--start", options->start, "record what all programs of the node do");
@@ -154,7 +158,7 @@ void add_trace(CLI::App& app, CommandLine& line) {
     check_ring_option("trace", options->ring_mib);
     const bool commands = options->start || options->stop || options->dump;
     if (options->program.empty() == !commands)
-      throw UsageError{"trace: a program, or --start, --stop or --dump (see verbena trace --help)"};
+      throw UsageError{"trace: a program, or --start, --stop or --dump"};
     line.action = [options] { return trace(*options); };
   });
 }

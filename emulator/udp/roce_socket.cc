@@ -150,8 +150,11 @@ int RoceSocket::open(const NetAddress& address, uint16_t port, std::string* prob
     set_option(opened.fd, IPPROTO_IPV6, IPV6_TCLASS, kUsualClass);
   if (bind(opened.fd, reinterpret_cast<const sockaddr*>(&at), length) != 0) {
     const int error = errno;
-    if (error != EADDRINUSE) return fail_errno(error, problem, what);
-    return fail(error, problem, what + ": another process, or the kernel's rxe, has this UDP port");
+    if (error == EADDRINUSE)
+      return fail(error, problem, what + ": another process, or the kernel's rxe, has this UDP port");
+    if (error == EADDRNOTAVAIL)
+      return fail(error, problem, what + ": not an address of this machine (ip address shows them)");
+    return fail_errno(error, problem, what);
   }
   length = sizeof at;
   if (getsockname(opened.fd, reinterpret_cast<sockaddr*>(&at), &length) != 0) {

@@ -79,6 +79,9 @@ int write_new(int fd) {
 
 int make_key(const std::string& path, std::string* problem) {
   const Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  if (file.fd < 0 && errno == EEXIST)
+    return fail(EEXIST, problem,
+                "key file " + path + " exists, and keys are not overwritten: take another name");
   if (file.fd < 0) return fail_with(errno, problem, path);
   if (const int error = write_new(file.fd); error != 0) {
     unlink(path.c_str());
@@ -89,6 +92,8 @@ int make_key(const std::string& path, std::string* problem) {
 
 int read_key(const std::string& path, NetworkKey* out, std::string* problem) {
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0 && errno == ENOENT)
+    return fail(ENOENT, problem, "key file " + path + " is not there (verbena key " + path + " makes one)");
   if (file.fd < 0) return fail_with(errno, problem, path);
   if (const int error = check(file.fd, path, problem); error != 0) return error;
   char text[kDigits + 3];

@@ -84,8 +84,8 @@ void report_failure(const QueuePair& qp, const Request& request, const ibv_wc& w
   const findings::Rule* const broken = request.accused ? nullptr : rule_of(wc);
   if (broken == nullptr) return;
   report(*broken,
-         text("%s: %s with wr_id 0x%llx, %llu bytes: status %d, %s%s", qp.name.c_str(), kind_of(request),
-              Wide{request.wr_id}, Wide{request.bytes}, static_cast<int>(wc.status),
+         text("%s: %s with wr_id 0x%llx, %llu bytes: IBV_WC_%s, %s%s", qp.name.c_str(), kind_of(request),
+              Wide{request.wr_id}, Wide{request.bytes}, name_of_status(wc.status),
               find_vendor_error(wc.vendor_err)->text, missing_access(request, wc)),
          {{"posted here", request.posted},
           {"completion polled here", polled},

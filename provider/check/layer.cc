@@ -57,9 +57,9 @@ void report_reason(const Stack& stack) {
   if (reason == nullptr || reason->empty()) return;
   const Locked locked;
   const std::string said = take_reason();
-  const size_t begin = said.rfind('[');
+  const size_t begin = said.rfind(" [");
   if (begin == std::string::npos || said.back() != ']') return;
-  const std::string_view code = std::string_view(said).substr(begin + 1, said.size() - begin - 2);
+  const std::string_view code = std::string_view(said).substr(begin + 2, said.size() - begin - 3);
   for (const CodeRule& each : kCodeRules)
     if (each.code == code) report(each.rule, said.substr(0, begin), {{"posted here", keep_stack(stack)}});
 }
@@ -88,6 +88,7 @@ extern "C" __attribute__((visibility("default"))) const verbena_check_layer* ver
   static const bool once = [provider] {
     const Inside inside;
     attached = *provider;
+    leave_out_adapter(reinterpret_cast<const void*>(provider->listen));
     replace_operations();
     attached.listen(note_reason);
     return true;

@@ -449,6 +449,8 @@ int destroy_object(const void* handle, const char* verb, const Stack& stack, int
 void enter_device(ibv_context* context) {
   const char* const name = context->device != nullptr ? context->device->name : "";
   made(Kind::kDevice, context, context, "ibv_open_device", capture_stack(), {}, "device %s", name);
+  const Locked locked;
+  report_device(name);
 }
 
 void check_objects(rdma_core::ContextOps& table) {

@@ -140,6 +140,12 @@ void retract_leak(uint64_t number) {
                        {}});
 }
 
+void report_device(const char* name) {
+  std::string line = text("{\"pid\":%d,\"device\":", static_cast<int>(getpid()));
+  append_json(line, name);
+  pending().push_back({std::move(line), {}});
+}
+
 Locked::Locked() {
   ++inside;
   pthread_mutex_lock(&lock);

@@ -27,6 +27,9 @@ void report(const findings::Rule& rule, const std::string& what, std::initialize
 void report_leak(const findings::Rule& rule, const std::string& what, StackId created, uint64_t number);
 void retract_leak(uint64_t number);
 
+// The process has opened the device `name`. With the model's lock held.
+void report_device(const char* name);
+
 // Is the rule reported? An id of VERBENA_CHECK_DISABLE is not, one of VERBENA_CHECK_ENABLE is.
 bool is_enabled(const findings::Rule& rule);
 

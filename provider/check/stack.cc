@@ -21,8 +21,13 @@ extern const char _end[] __attribute__((visibility("hidden")));
 namespace verbena::check {
 namespace {
 
+// The adapter's library, below the checker. Written once, before it calls the checker for the first time.
+uintptr_t adapter_begin = 0, adapter_end = 0;
+
 bool is_own(uintptr_t address) {
-  return address >= reinterpret_cast<uintptr_t>(__ehdr_start) && address < reinterpret_cast<uintptr_t>(_end);
+  return (address >= reinterpret_cast<uintptr_t>(__ehdr_start) &&
+          address < reinterpret_cast<uintptr_t>(_end)) ||
+         (address >= adapter_begin && address < adapter_end);
 }
 
 _Unwind_Reason_Code take_frame(_Unwind_Context* context, void* argument) {
@@ -57,6 +62,7 @@ auto& numbers() {
 struct Module {
   uintptr_t address;
   uintptr_t base = 0;
+  uintptr_t end = 0;
   std::string name = {};
 };
 
@@ -68,6 +74,9 @@ int find_module(dl_phdr_info* info, size_t, void* argument) {
     if (segment.p_type != PT_LOAD || wanted->address < begin || wanted->address >= begin + segment.p_memsz)
       continue;
     wanted->base = info->dlpi_addr;
+    for (int each = 0; each < info->dlpi_phnum; ++each)
+      if (const ElfW(Phdr)& part = info->dlpi_phdr[each]; part.p_type == PT_LOAD)
+        wanted->end = std::max<uintptr_t>(wanted->end, info->dlpi_addr + part.p_vaddr + part.p_memsz);
     wanted->name = info->dlpi_name;
     return 1;
   }
@@ -84,6 +93,13 @@ std::string own_program() {
 
 bool Stack::operator==(const Stack& other) const {
   return depth == other.depth && std::equal(frames, frames + depth, other.frames);
+}
+
+void leave_out_adapter(const void* function) {
+  Module module{reinterpret_cast<uintptr_t>(function)};
+  dl_iterate_phdr(find_module, &module);
+  adapter_begin = module.base;
+  adapter_end = module.end;
 }
 
 Stack capture_stack() {

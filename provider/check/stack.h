@@ -23,6 +23,10 @@ struct Stack {
   bool operator==(const Stack& other) const;
 };
 
+// Stacks begin above the adapter's library, which has `function`: it calls the checker when a device is
+// opened. Before other threads take stacks.
+void leave_out_adapter(const void* function);
+
 // The stack of the calling thread. No lock, no memory.
 Stack capture_stack();
 

@@ -37,6 +37,21 @@ class Command(unittest.TestCase):
         missing = subprocess.run([VERBENA, "check", "--", "no-such-program"], timeout=60, check=False, capture_output=True)
         self.assertEqual(missing.returncode, 127)
 
+    def test_says_when_nothing_was_checked(self):
+        plain = subprocess.run([VERBENA, "check", "--", "true"], timeout=60, check=False, capture_output=True, text=True)
+        self.assertEqual(plain.returncode, 0)
+        self.assertIn("no process has opened a device, so nothing was checked", plain.stderr)
+        self.assertNotIn("nothing was checked", check(kind="right").stderr)
+        missing = subprocess.run([VERBENA, "check", "--", "no-such-program"], timeout=60, check=False,
+                                 capture_output=True, text=True)
+        self.assertNotIn("nothing was checked", missing.stderr)
+
+    def test_a_report_that_cannot_be_written_is_told_first(self):
+        told = subprocess.run([VERBENA, "check", "--json", "/no/such/folder/a.json", "--", "echo", "ran"], timeout=60,
+                              check=False, capture_output=True, text=True)
+        self.assertEqual((told.returncode, told.stdout), (1, ""))
+        self.assertIn("cannot write to /no/such/folder/a.json: No such file or directory", told.stderr)
+
     def test_signals_reach_the_program(self):
         program = ("import signal, sys\n"
                    "for number in (1, 2, 3, 10, 12, 15): signal.signal(number, lambda number, frame: sys.exit(100 + number))\n"

@@ -58,6 +58,9 @@ def check(name, folder):
             files = {frame.get("file", "") for call in broken["calls"] for frame in call["stack"]}
             if not any(file.endswith((f"/{name}.c", "/common.h", "/cm.h")) for file in files):
                 problems.append(f"{name} wrong: no stack leads to its source: {sorted(files)}\n{stderr}")
+            innermost = {pathlib.Path(call["stack"][0]["module"]).name for call in broken["calls"] if call["stack"]}
+            if innermost & {"libverbena-provider.so", "libverbena-check.so"}:
+                problems.append(f"{name} wrong: a stack begins in the adapter: {sorted(innermost)}\n{stderr}")
     return problems
 
 

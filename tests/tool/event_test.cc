@@ -71,11 +71,15 @@ TEST_F(EventCommand, TakesTheNodeOfTheEnvironment) {
 TEST_F(EventCommand, RefusesADeviceThatIsNotThere) {
   const Outcome outcome = event("port-down", "verbena1");
   EXPECT_TRUE(outcome.exited_with(1));
-  EXPECT_EQ(outcome.err, "verbena: node " + node_ + " has no device verbena1\n");
+  EXPECT_EQ(outcome.err, "verbena: node " + node_ + " has no device or port verbena1: it has verbena0\n");
 }
 
 TEST_F(EventCommand, RefusesANodeThatIsNotThere) {
-  EXPECT_TRUE(verbena({"event", "verbena0", "port-down", "--node", "none"}).exited_with(1));
+  const Outcome outcome = verbena({"event", "verbena0", "port-down", "--node", "none"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("/none-1-eth: no program runs there; verbena status --all shows the nodes"),
+            std::string::npos)
+      << outcome.err;
 }
 
 TEST_F(EventCommand, RefusesAnUnknownEvent) { EXPECT_TRUE(event("port-sideways").exited_with(2)); }

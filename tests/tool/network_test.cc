@@ -130,7 +130,8 @@ TEST_F(NetworkCommand, DoesNotWriteOverAKey) {
   const std::string path = key_file("k");
   const Outcome again = verbena({"key", path});
   EXPECT_TRUE(again.exited_with(1));
-  EXPECT_NE(again.err.find("File exists"), std::string::npos) << again.err;
+  EXPECT_NE(again.err.find("/k exists, and keys are not overwritten: take another name"), std::string::npos)
+      << again.err;
 }
 
 TEST_F(NetworkCommand, GivesTheDeviceTheAddressesThatWereNamed) {

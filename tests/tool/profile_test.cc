@@ -118,7 +118,8 @@ TEST_F(ProfileOption, ThatIsMalformedEndsInStatusTwoAndOneLine) {
   const std::string path = file("max_qp = 3\nmax_cq = 0\n");
   const Outcome outcome = verbena({"run", "--profile", path, "--", "true"});
   EXPECT_TRUE(outcome.exited_with(2));
-  EXPECT_EQ(outcome.err, "verbena: " + path + ":2: max_cq = 0: must be 1 to 32768 (see verbena --help)\n");
+  EXPECT_EQ(outcome.err,
+            "verbena: " + path + ":2: max_cq = 0: must be 1 to 32768 (see verbena run --help)\n");
 }
 
 TEST_F(ProfileOption, ThatIsNowhereEndsInStatusTwo) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "command_under_test.h"
 
@@ -48,11 +49,78 @@ TEST_F(RunCommand, BecomesTheProgram) {
 TEST_F(RunCommand, SaysNotFoundAsAShellDoes) {
   const Outcome outcome = verbena({"run", "--", "no-such-program"});
   EXPECT_TRUE(outcome.exited_with(127));
-  EXPECT_EQ(outcome.err, "verbena: cannot run no-such-program: No such file or directory\n");
+  EXPECT_EQ(outcome.err, "verbena: cannot run 'no-such-program': PATH has no such program\n");
 }
 
 TEST_F(RunCommand, SaysNotExecutableAsAShellDoes) {
-  EXPECT_TRUE(verbena({"run", "--", "/etc/passwd"}).exited_with(126));
+  const Outcome outcome = verbena({"run", "--", "/etc/passwd"});
+  EXPECT_TRUE(outcome.exited_with(126));
+  EXPECT_EQ(
+      outcome.err,
+      "verbena: cannot run '/etc/passwd': it is not executable (chmod +x, or name the program that runs "
+      "it)\n");
+}
+
+TEST_F(RunCommand, SaysWhyAFileCannotBeRun) {
+  const Outcome folder = verbena({"run", "--", folder_});
+  EXPECT_TRUE(folder.exited_with(126));
+  EXPECT_EQ(folder.err, "verbena: cannot run '" + folder_ + "': it is a folder\n");
+  const std::string script = folder_ + "/script";
+  std::ofstream(script) << "#!/no/such/interpreter -x\n";
+  fs::permissions(script, fs::perms::owner_all);
+  const Outcome outcome = verbena({"run", "--", script});
+  EXPECT_TRUE(outcome.exited_with(127));
+  EXPECT_EQ(outcome.err,
+            "verbena: cannot run '" + script + "': it is run by /no/such/interpreter, which is not there\n");
+}
+
+// One line, and the help that has more.
+TEST_F(RunCommand, UsageIsToldByTheSubcommand) {
+  const auto said = [&](const std::vector<std::string>& words) {
+    const Outcome outcome = verbena(words);
+    EXPECT_TRUE(outcome.exited_with(2)) << outcome.err;
+    return outcome.err;
+  };
+  const std::string unknown = said({"runn", "--", "true"});
+  EXPECT_EQ(unknown.rfind("verbena: there is no command 'runn'; there are run, check, env, ", 0), 0u)
+      << unknown;
+  EXPECT_EQ(unknown.find("probe"), std::string::npos) << unknown;
+  EXPECT_EQ(said({}).rfind("verbena: which command? run, ", 0), 0u);
+  EXPECT_EQ(said({"--node", "x", "run"}).rfind("verbena: there is no option '--node' before the command", 0),
+            0u);
+  EXPECT_EQ(said({"run", "--chaos", "-1", "--", "true"}),
+            "verbena: --chaos: '-1' is no whole number, 0 or more (see verbena run --help)\n");
+  EXPECT_EQ(said({"capture", "--seconds", "-1", "--", "true"}),
+            "verbena: --seconds: '-1' is no number of seconds, 0 or more (see verbena capture --help)\n");
+  EXPECT_EQ(said({"run", "--profile", "./none.toml", "--", "true"}),
+            "verbena: ./none.toml: cannot be read: No such file or directory (see verbena run --help)\n");
+  EXPECT_EQ(said({"run", "--profile", folder_ + "/", "--", "true"}),
+            "verbena: " + folder_ + "/: is a folder, not a file (see verbena run --help)\n");
+}
+
+TEST_F(RunCommand, HelpShowsWhereTheProgramGoes) {
+  const Outcome outcome = verbena({"run", "--help"});
+  EXPECT_TRUE(outcome.exited_with(0));
+  EXPECT_NE(outcome.out.find("\nUsage: verbena run [OPTIONS] [--] PROGRAM [ARGUMENTS...]\n"),
+            std::string::npos)
+      << outcome.out;
+}
+
+// The loader goes on without a library that it does not find: nothing would be checked.
+TEST_F(RunCommand, CheckNeedsTheChecker) {
+  const Outcome outcome = verbena({"check", "--", "true"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_NE(outcome.err.find("/libverbena-check.so: build all of Verbena, or install its package"),
+            std::string::npos)
+      << outcome.err;
+}
+
+// Before the program runs, which may take long.
+TEST_F(RunCommand, AFileThatCannotBeWrittenIsToldFirst) {
+  const Outcome outcome = verbena({"trace", "-o", "/no/such/folder/trace.json", "--", "echo", "ran"});
+  EXPECT_TRUE(outcome.exited_with(1));
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, "verbena: cannot write to /no/such/folder/trace.json: No such file or directory\n");
 }
 
 TEST_F(RunCommand, HandsArgumentsOnAsTheyAre) {

@@ -19,6 +19,7 @@
 #include "engine/requester/requester.h"
 #include "engine/requester/send_limits.h"
 #include "engine/rules/program_enum.h"
+#include "engine/rules/qp_state_table.h"
 #include "engine/rules/send_rules.h"
 #include "keep_errno.h"
 #include "observe/log.h"
@@ -88,8 +89,8 @@ void keep_request(Qp& qp, const SendRequest& request) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN(qp_not_rts, "ibv_post_send: QP 0x%06x is in state %d: requests are taken from RTS on",
-                 qp.shared->qpn, state);
+    VERBENA_WARN(qp_not_rts, "ibv_post_send: QP 0x%06x is in %s: requests are taken from RTS on",
+                 qp.shared->qpn, name_of_state(state));
     return EINVAL;
   }
   const bool idle = qp.sq_next == qp.sq_posted;

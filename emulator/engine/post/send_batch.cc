@@ -16,6 +16,7 @@
 #include "engine/qp_state/pending_flags.h"
 #include "engine/requester/send_limits.h"
 #include "engine/rules/program_enum.h"
+#include "engine/rules/qp_state_table.h"
 #include "engine/rules/send_rules.h"
 #include "observe/log.h"
 
@@ -27,8 +28,8 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
   const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
   if (state != IBV_QPS_RTS && usable(*qp.context) != 0) return EIO;
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR) {
-    VERBENA_WARN(qp_not_rts, "ibv_wr_complete: QP 0x%06x is in state %d: requests are taken from RTS on",
-                 qp.shared->qpn, state);
+    VERBENA_WARN(qp_not_rts, "ibv_wr_complete: QP 0x%06x is in %s: requests are taken from RTS on",
+                 qp.shared->qpn, name_of_state(state));
     return EINVAL;
   }
   const SendLimits limits = send_limits(qp);

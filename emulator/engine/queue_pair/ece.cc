@@ -16,6 +16,7 @@
 #include "engine/objects/context.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
+#include "engine/rules/qp_state_table.h"
 #include "observe/log.h"
 
 namespace verbena {
@@ -40,8 +41,8 @@ int set_ece(Qp* qp, ibv_ece* ece) {
   std::lock_guard modify(qp->modify_mutex);
   const ibv_qp_state state = qp->state.load(std::memory_order_acquire);
   if (state != IBV_QPS_RESET && state != IBV_QPS_INIT) {
-    VERBENA_WARN(ece, "ibv_set_ece: QP 0x%06x is in state %d: options are agreed on before RTR",
-                 qp->shared->qpn, state);
+    VERBENA_WARN(ece, "ibv_set_ece: QP 0x%06x is in %s: options are agreed on before RTR", qp->shared->qpn,
+                 name_of_state(state));
     return EINVAL;
   }
   ece->options &= kMayWaitInTheSlot;

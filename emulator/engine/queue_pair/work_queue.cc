@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "emulator.h"
@@ -147,6 +148,15 @@ int create_wq(Pd* pd, ibv_wq_init_attr* attr, Cq* cq, uint64_t user_handle, Wq**
 uint32_t wq_number(const Wq* wq) { return wq->qp->shared->qpn; }
 uint32_t wq_handle(const Wq* wq) { return wq->qp->index; }
 bool is_of(const Wq* wq, const Context* context) { return wq->qp->context->file == context->file; }
+namespace {
+
+const char* name_of_wq_state(ibv_wq_state state) {
+  constexpr const char* kNames[] = {"RESET", "RDY", "ERR"};
+  return state < std::size(kNames) ? kNames[state] : "an unknown state";
+}
+
+}  // namespace
+
 ibv_wq_state wq_state(const Wq* wq) { return wq_state_of(wq->qp->state.load(std::memory_order_acquire)); }
 
 int modify_wq(Wq* wq, const ibv_wq_attr* attr) {
@@ -168,8 +178,8 @@ int modify_wq(Wq* wq, const ibv_wq_attr* attr) {
     return 0;
   else
     why = "there is no way to this state";
-  VERBENA_WARN(work_queue, "ibv_modify_wq: WQ 0x%06x in state %d, attr_mask 0x%x: %s", wq_number(wq), now,
-               attr->attr_mask, why);
+  VERBENA_WARN(work_queue, "ibv_modify_wq: WQ 0x%06x in %s, attr_mask 0x%x: %s", wq_number(wq),
+               name_of_wq_state(now), attr->attr_mask, why);
   return error;
 }
 

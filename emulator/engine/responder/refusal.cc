@@ -130,7 +130,6 @@ void explain_refusal(const RequesterContext& requester, const Request& request, 
     refusal.region_access = path.qp->access;
   } else if (is_of_receive_request(error)) {
     refusal.address = part.address;
-    refusal.length = part.length;
     refusal.qp_pd = path.receive_pd;
     describe_region(path.memory->view(), part.lkey, &refusal);
   } else if (path.memory != nullptr) {

@@ -73,8 +73,9 @@ void add_rights(Line& line, uint32_t access) {
   if (*before == 0) line.add("none");
 }
 
-void add_key(Line& line, const RequestRefusal& refusal, const char* name) {
-  line.add("; %s 0x%x, address 0x%" PRIx64 ", length %u", name, refusal.key, refusal.address, refusal.length);
+// `length`: of what is at `refusal.address`.
+void add_key(Line& line, const RequestRefusal& refusal, const char* name, uint32_t length) {
+  line.add("; %s 0x%x, address 0x%" PRIx64 ", length %u", name, refusal.key, refusal.address, length);
   if (!refusal.key_is_known) return;
   line.add("; its region: address 0x%" PRIx64 ", length %" PRIu64 ", access ", refusal.region_begin,
            refusal.region_length);
@@ -93,13 +94,14 @@ void add_request(Line& line, const RequestRefusal& refusal) {
     case VendorError::rkey_no_right:
     case VendorError::rkey_other_qp:
     case VendorError::remote_memory_gone:
-      return add_key(line, refusal, "rkey");
+      return add_key(line, refusal, "rkey", refusal.length);
     case VendorError::lkey_unknown:
     case VendorError::lkey_other_pd:
     case VendorError::lkey_out_of_range:
     case VendorError::lkey_no_local_write:
     case VendorError::local_memory_gone:
-      return add_key(line, refusal, "receive request: lkey");
+      if (refusal.key == 0) return line.add("; one of the SGEs of the receive request");
+      return add_key(line, refusal, "receive request: lkey", refusal.expected);
     case VendorError::remote_qp_no_right:
       line.add("; qp_access_flags: ");
       return add_rights(line, refusal.region_access);

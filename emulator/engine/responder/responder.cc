@@ -209,6 +209,12 @@ Response fail_receive(RequesterContext& requester, const SendOperation& operatio
   return {Answer::kNak, seen_there};
 }
 
+// Of several SGEs, one is at fault, and nobody knows which.
+RefusedPart only_sge_of(const Receive& receive) {
+  if (receive.sge_count != 1) return {};
+  return {.lkey = receive.sges[0].lkey, .address = receive.sges[0].address, .length = receive.sges[0].length};
+}
+
 // SEND_WITH_INV: first the message is placed, then the key ends, then the completion is published.
 VendorError invalidate_if_asked(const PeerPath& path, const SendOperation& operation,
                                 const Request& request) {
@@ -330,7 +336,7 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
       place_chunk(requester, request, local, remote, remotes, {all_mapped ? mapped : nullptr, epoch});
   if (placed == Placed::kRemoteFault)
     return fail_receive(requester, operation, request, VendorError::local_memory_gone,
-                        VendorError::remote_operation_failed);
+                        VendorError::remote_operation_failed, only_sge_of(receive));
   if (placed != Placed::kWhole) return unfinished(placed);
   if (const VendorError error =
           invalidated ? VendorError::none : invalidate_if_asked(path, operation, request);

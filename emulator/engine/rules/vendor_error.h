@@ -79,4 +79,7 @@ struct VendorErrorText {
 // responder's QP is in ERR, too (vol. 1, 9.9.3).
 const VendorErrorText* find_vendor_error(uint32_t vendor_err) noexcept;
 
+// Of enum ibv_wc_status, without IBV_WC_: "REM_ACCESS_ERR"; "unknown" for anything else. Never null.
+const char* name_of_status(uint32_t status) noexcept;
+
 }  // namespace verbena

@@ -143,6 +143,24 @@ int enter_node(NodeMembership& membership, const char* node, ServiceWork work, v
   return error;
 }
 
+// The limits of the process that keep it from having an adapter: told unasked, as the program cannot know
+// them.
+void explain_limits(int error) {
+  rlimit limit{};
+  if (error == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    VERBENA_ERROR(
+        no_address_space,
+        "open_device: no address space for an adapter within ulimit -v %llu: 1048576 (1 GiB) more will do",
+        static_cast<unsigned long long>(limit.rlim_cur / 1024));
+  // A node with too many processes is EMFILE as well.
+  constexpr rlim_t kFewDescriptors = 64;
+  if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFewDescriptors)
+    VERBENA_ERROR(node_not_joined,
+                  "open_device: too few descriptors for an adapter within ulimit -n %llu: %llu will do",
+                  static_cast<unsigned long long>(limit.rlim_cur),
+                  static_cast<unsigned long long>(kFewDescriptors));
+}
+
 }  // namespace
 
 int EngineService::enter(const char* node) {
@@ -154,12 +172,7 @@ int EngineService::enter(const char* node) {
   membership.services().serve_by(ServiceNumber::kRegion, pass, &process_);
   if (const int error = enter_node(membership, node, &EngineService::serve_thread, this); error != 0) {
     VERBENA_WARN(node_not_joined, "open_device: cannot join the node %s: errno %d", node, error);
-    rlimit space{};
-    if (error == ENOMEM && getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
-      VERBENA_ERROR(
-          no_address_space,
-          "open_device: no address space for an adapter within ulimit -v %llu: 1048576 (1 GiB) more will do",
-          static_cast<unsigned long long>(space.rlim_cur / 1024));
+    explain_limits(error);
     return error == ENOENT ? ENODEV : error;
   }
   snprintf(last_node.path, sizeof last_node.path, "%s", node);

@@ -156,13 +156,14 @@ def sanitized_leaks_are_found(settings):
 
 @case("limits.address_space", processors=1)
 def limits_address_space(settings):
-    """`ulimit -v` of 8 GiB works for two processes; one that is too small is refused in one line."""
+    """`ulimit -v` of 8 GiB works for two processes; one that is too small is refused in one line, as is `ulimit -n`."""
     with Node(settings) as node:
         limited = ["sh", "-c", 'ulimit -v 8388608; exec "$@"', "sh"]
         run_pair(node, PROGRAM, both=("-g", "1", "-n", "10"), prefix=limited)
-        refused = node.run("sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", leaver(settings), "close", status=1)
-        lines = [line for line in refused.err.splitlines() if "error" in line]
-        expect(len(lines) == 1 and "ulimit -v" in lines[0], f"it says {refused.err}")
+        for limit in ("-v 300000", "-n 12"):
+            refused = node.run("sh", "-c", f'ulimit {limit}; exec "$@"', "sh", leaver(settings), "close", status=1)
+            lines = [line for line in refused.err.splitlines() if "error" in line]
+            expect(len(lines) == 1 and f"ulimit {limit}" in lines[0], f"it says {refused.err}")
 
 
 @case("cleaner.other_network", processors=1)

@@ -214,7 +214,7 @@ TEST_F(RefusalLineTest, NamesVerbValueAndRule) {
          ibv_qp_init_attr init;
          return ibv_query_qp(fresh.get(), &attr, 1 << 30, &init) != 0;
        }},
-      {{"ibv_post_send", "is in state 0"}, [&] { return ibv_post_send(fresh.get(), &send, &bad) != 0; }},
+      {{"ibv_post_send", "is in RESET"}, [&] { return ibv_post_send(fresh.get(), &send, &bad) != 0; }},
       {{"ibv_post_recv", "is in RESET"},
        [&] { return ibv_post_recv(fresh.get(), &receive, &bad_receive) != 0; }},
       {{"ibv_create_ah", "port_num", "it is 9"}, [&] { return address([](auto& a) { a.port_num = 9; }); }},

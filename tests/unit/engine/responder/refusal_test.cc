@@ -5,6 +5,7 @@
 #include "engine/responder/refusal.h"
 
 #include <poll.h>
+#include <sys/mman.h>
 
 #include <functional>
 #include <memory>
@@ -88,6 +89,42 @@ TEST(RefusalLog, NamesBothLengthsOfAMessageThatDoesNotFit) {
     EXPECT_EQ(pair.a.sent().status, IBV_WC_REM_INV_REQ_ERR);
   });
   expect_words(said, {"refuses SEND of 40 bytes", "message: 40 bytes, receive request: 16\n"});
+}
+
+TEST(RefusalLog, NamesTheReceiveRequestWhoseKeyHasEnded) {
+  Pair pair;
+  Region from(pair.pd.get(), 40), to(pair.pd.get(), 64);
+  ASSERT_EQ(receive(*pair.b, {to.sge(0, 64)}), 0);
+  const std::string lkey = hex(to.lkey());
+  to.deregister();
+  const std::string said = said_during([&] {
+    ASSERT_EQ(send(*pair.a, {from.sge(0, 40)}), 0);
+    EXPECT_EQ(pair.a.sent().status, IBV_WC_REM_OP_ERR);
+  });
+  expect_words(said, {"refuses SEND of 40 bytes", "lkey_unknown",
+                      "receive request: lkey " + lkey + ", address " + hex(to.address()) + ", length 64"});
+}
+
+// The fault of the memory shows when the bytes are placed.
+TEST(RefusalLog, NamesTheReceiveRequestWhoseMemoryIsGone) {
+  constexpr size_t kLength = 64 << 10;  // more than a bounce buffer takes
+  Pair pair;
+  Region from(pair.pd.get(), kLength);
+  void* const memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  Mr* mr = nullptr;
+  ASSERT_EQ(reg_mr(pair.pd.get(), memory, kLength, address, IBV_ACCESS_LOCAL_WRITE, &mr), 0);
+  const Owned<Mr> region(mr);
+  ASSERT_EQ(receive(*pair.b, {{address, kLength, mr_lkey(mr)}}), 0);
+  ASSERT_EQ(munmap(memory, kLength), 0);
+  const std::string said = said_during([&] {
+    ASSERT_EQ(send(*pair.a, {from.sge(0, kLength - 8)}), 0);
+    EXPECT_EQ(pair.a.sent().status, IBV_WC_REM_OP_ERR);
+  });
+  expect_words(
+      said, {"refuses SEND of 65528 bytes", "local_memory_gone",
+             "receive request: lkey " + hex(mr_lkey(mr)) + ", address " + hex(address) + ", length 65536"});
 }
 
 TEST(RefusalLog, NamesBothPsns) {

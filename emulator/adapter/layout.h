@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 34;
+inline constexpr uint32_t kLayoutVersion = 35;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -273,15 +273,23 @@ struct ReadyWord {
 
 // ---- shared receive queue ----
 
+// What takers compare of a WQE in a queue with many requesters. They do not touch the WQE itself, which its
+// owner reads and writes, unless the message goes straight to its buffers.
+struct OrderEntry {
+  std::atomic<uint64_t> word;   // OrderWord
+  std::atomic<uint64_t> ready;  // ReadyWord without its lap; written before `word`
+};
+static_assert(sizeof(OrderEntry) == 16);
+
 // A receive queue with many requesters: an SRQ of the program, or the receive queue of a UD QP. WQEs lie in
-// slots, in no order. The ring of OrderWords gives the order in which they are taken. A slot is free again
+// slots, in no order. The ring of OrderEntries gives the order in which they are taken. A slot is free again
 // when its completion has been polled; completions may be polled in any order. Only the owner counts free
 // slots (adapter/shared_receive_ring.h).
 struct SharedSrq {
   // Line 0, written by the owner at creation.
   alignas(kCacheLine) std::atomic<uint32_t> incarnation;  // counts the queues that had this table entry
   std::atomic<uint32_t> in_use;
-  uint64_t order_offset;   // uint64_t[1 << order], OrderWord
+  uint64_t order_offset;   // OrderEntry[2 << order]
   uint64_t wqe_offset;     // ReceiveWqe, `stride` bytes each
   uint64_t bounce_offset;  // kBounceSize bytes each
   uint32_t order;
@@ -317,8 +325,8 @@ struct SharedSrq {
 };
 static_assert(sizeof(SharedSrq) == 6 * kCacheLine);
 
-// Tag matching: how many messages met no tag, and up to which tag the list is used. Tags that the program adds
-// before it knows of all unexpected messages are not used: the order of messages would be lost
+// Tag matching: how many messages met no tag, and up to which tag the list is used. Tags that the program
+// adds before it knows of all unexpected messages are not used: the order of messages would be lost
 // (ibv_post_srq_ops(3), "phase synchronization").
 struct TagPhase {
   uint16_t unexpected;  // modulo 2^16, as mlx5 counts (mlx5_wqe_tm_seg::sw_cnt)
@@ -375,8 +383,8 @@ enum class TagEnd : uint32_t {
   kRendezvous = 2,  // the owner fetches the message
 };
 
-// The first bytes of Cqe::payload of a completion of tag matching: an operation on the list, or a message to an
-// SRQ with tags. `opcode` of the entry is IBV_WC_TM_ADD to IBV_WC_TM_NO_TAG.
+// The first bytes of Cqe::payload of a completion of tag matching: an operation on the list, or a message to
+// an SRQ with tags. `opcode` of the entry is IBV_WC_TM_ADD to IBV_WC_TM_NO_TAG.
 struct TagCompletion {
   uint64_t tag = 0;       // of a message that was matched
   uint64_t wr_id = 0;     // of an operation on the list
@@ -388,12 +396,12 @@ struct TagCompletion {
 static_assert(sizeof(TagCompletion) == kCqeFirstLine);
 
 // One doubling of a shared receive queue (ibv_modify_srq(3)). Growth i, from 0, has an order ring of its own,
-// with 1 << (SharedSrq::order + i + 1) words, and as many slots as the queue had before. Slots never move, so
-// what names one stays valid: completions, current WQEs, bounce buffers. Positions from `start` on are in the
-// new order ring; the WQEs that the older rings still have are taken first.
+// with 2 << (SharedSrq::order + i + 1) entries, and as many slots as the queue had before. Slots never move,
+// so what names one stays valid: completions, current WQEs, bounce buffers. Positions from `start` on are in
+// the new order ring; the WQEs that the older rings still have are taken first.
 struct SrqGrowth {
   uint64_t start;
-  uint64_t order_offset;   // OrderWord
+  uint64_t order_offset;   // OrderEntry
   uint64_t wqe_offset;     // ReceiveWqe; the first one is that of slot 1 << (SharedSrq::order + i)
   uint64_t bounce_offset;  // kBounceSize bytes each, likewise
 };
@@ -510,7 +518,8 @@ struct SharedQp {
   // With `srq`: slot + 1 of the WQE that an unfinished message has taken; or 0. When the owner aborts the
   // message, the owner takes the slot out. While it completes the slot, the word has kFlushing set.
   std::atomic<uint32_t> srq_slot;
-  std::atomic<uint64_t> bounce_ring_written;  // bytes used, a running number; kept from generation to generation
+  std::atomic<uint64_t>
+      bounce_ring_written;  // bytes used, a running number; kept from generation to generation
   // Line 3, written by the requester when a condition is pending; read by the owner all the time.
   alignas(kCacheLine) std::atomic<uint32_t> pending_flags;
   // a request found no receive WQE: posting one wakes the requester

@@ -26,12 +26,12 @@ SharedReceiveRing SharedReceiveRing::of(const SegmentView& segment, SharedSrq& s
       stride < sizeof(ReceiveWqe) + max_sge * sizeof(WqeSge))
     return {};
   const uint64_t slots = uint64_t{1} << order;
-  auto* words = segment.at<std::atomic<uint64_t>>(order_offset, slots);
+  auto* entries = segment.at<OrderEntry>(order_offset, 2 * slots);
   auto* wqes =
       wqe_offset % alignof(ReceiveWqe) == 0 ? segment.at<std::byte>(wqe_offset, slots * stride) : nullptr;
   auto* bounce_buffers = segment.at<std::byte>(once(shared.bounce_offset), slots * kBounceSize);
-  if (words == nullptr || wqes == nullptr || bounce_buffers == nullptr) return {};
-  return {&shared, words, wqes, bounce_buffers, order, stride, max_sge, segment};
+  if (entries == nullptr || wqes == nullptr || bounce_buffers == nullptr) return {};
+  return {&shared, entries, wqes, bounce_buffers, order, stride, max_sge, segment};
 }
 
 const SrqGrowth* SharedReceiveRing::growth(uint32_t index) const {
@@ -75,24 +75,26 @@ SharedReceiveRing::Place SharedReceiveRing::grown_place(uint64_t position, uint3
     const uint64_t start =
         std::atomic_ref(const_cast<uint64_t&>(added->start)).load(std::memory_order_relaxed);
     if (position < start) continue;
-    const uint32_t grown = order + i + 1;
-    auto* const words = segment.at<std::atomic<uint64_t>>(
+    const uint32_t grown = order + i + 2;
+    auto* const entries = segment.at<OrderEntry>(
         std::atomic_ref(const_cast<uint64_t&>(added->order_offset)).load(std::memory_order_relaxed),
         uint64_t{1} << grown);
-    if (words != nullptr) return {words, position - start, grown};
+    if (entries != nullptr) return {entries, position - start, grown};
   }
-  return {order_words, position, order};
+  return {order_entries, position, order + 1};
 }
 
 void SharedReceiveRing::post(uint32_t slot) const {
   const uint64_t position = shared->posted.load(std::memory_order_relaxed);
   const Place to = place(position);
+  const ReceiveWqe& posted = wqe(slot);
+  to.entry().ready.store(ReadyWord{0, posted.epoch, posted.length}.pack(), std::memory_order_relaxed);
   to.word().store(OrderWord{to.lap(), false, slot, 0}.pack(), std::memory_order_release);
   shared->posted.store(position + 1, std::memory_order_release);
 }
 
 bool SharedReceiveRing::peek(uint32_t* length) const {
-  if (order_words == nullptr) return false;
+  if (order_entries == nullptr) return false;
   const uint64_t end = shared->posted.load(std::memory_order_acquire);
   uint64_t position = shared->head.load(std::memory_order_acquire);
   for (uint64_t steps = slots(); steps != 0 && position < end; --steps, ++position) {
@@ -104,12 +106,13 @@ bool SharedReceiveRing::peek(uint32_t* length) const {
   return false;
 }
 
-bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reached, uint32_t length) const {
+bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reached, uint32_t length,
+                             ReadyWord* ready) const {
   if (limit_reached != nullptr) *limit_reached = false;
-  if (order_words == nullptr) return false;
+  if (order_entries == nullptr) return false;
   // A WQE posted to a ring that was added during the search is not seen by it.
   uint32_t known = growths();
-  while (!take_known(known, worker, slot, length)) {
+  while (!take_known(known, worker, slot, length, ready)) {
     const uint32_t now = growths();
     if (now <= known) return false;
     known = now;
@@ -119,12 +122,13 @@ bool SharedReceiveRing::take(uint32_t worker, uint32_t* slot, bool* limit_reache
   return true;
 }
 
-bool SharedReceiveRing::take_known(uint32_t growths, uint32_t worker, uint32_t* slot, uint32_t length) const {
+bool SharedReceiveRing::take_known(uint32_t growths, uint32_t worker, uint32_t* slot, uint32_t length,
+                                   ReadyWord* ready) const {
   uint64_t began = shared->head.load(std::memory_order_relaxed);
   uint64_t position = began;
   const uint64_t all_slots = uint64_t{1} << (order + growths);
   // In a sound ring the search ends within two laps. The bound is for damaged rings, which count as empty.
-  for (uint64_t steps = 0x10000 + 2 * all_slots; steps != 0; --steps) {
+  for (uint64_t steps = 0x10000 + 4 * all_slots; steps != 0; --steps) {
     const Place at = place(position, growths);
     uint64_t seen = at.word().load(std::memory_order_acquire);
     const OrderWord found = OrderWord::unpack(seen);
@@ -132,7 +136,7 @@ bool SharedReceiveRing::take_known(uint32_t growths, uint32_t worker, uint32_t* 
     if (ahead < 0) return false;
     if (ahead > 0) {
       // The head was old. The place was used again, so this position is taken, and so is the position
-      // `at.slots()` later in each further lap.
+      // `at.size()` later in each further lap.
       position += (static_cast<uint64_t>(ahead - 1) << at.order) + 1;
       continue;
     }
@@ -141,8 +145,9 @@ bool SharedReceiveRing::take_known(uint32_t growths, uint32_t worker, uint32_t* 
       continue;
     }
     if (found.slot >= all_slots) return false;
-    // Values read before the WQE is taken may be torn; in that case the compare-and-swap below fails.
-    if (length != 0 && std::atomic_ref(wqe(found.slot).length).load(std::memory_order_relaxed) < length) {
+    // If the entry is used again meanwhile, the compare-and-swap below fails.
+    const ReadyWord of_wqe = ReadyWord::unpack(at.entry().ready.load(std::memory_order_acquire));
+    if (of_wqe.length < length) {
       if (at.word().load(std::memory_order_acquire) == seen) return false;
       continue;
     }
@@ -153,6 +158,7 @@ bool SharedReceiveRing::take_known(uint32_t growths, uint32_t worker, uint32_t* 
       continue;
     shared->head.compare_exchange_strong(began, position + 1, std::memory_order_seq_cst);
     *slot = found.slot;
+    if (ready != nullptr) *ready = of_wqe;
     return true;
   }
   return false;

@@ -10,7 +10,9 @@
 //   died without one or has abandoned it. The owner finds such slots; no other process gives a slot back.
 // - Every WQE before SharedSrq::head is taken. The head never goes back: a taker moves it by compare-and-swap
 //   from the value that it has read, so a taker that was stopped in between does not change it.
-// - There are as many order words as slots, so that appending never waits.
+// - There are more order entries than slots, so that appending never waits. There are twice as many: as a
+// rule the
+//   owner posts again what was taken last, and would write to the cache line that the takers use next.
 // - A queue that was made larger has an order ring for each doubling (SrqGrowth). The owner posts to the last
 //   one only; a taker that finds a ring empty goes on with the next one.
 #pragma once
@@ -41,14 +43,15 @@ struct OrderWord {
 
 struct SharedReceiveRing {
   SharedSrq* shared = nullptr;
-  std::atomic<uint64_t>* order_words =
-      nullptr;  // nullptr: no such queue, or its offsets lie outside the segment
+  OrderEntry* order_entries = nullptr;  // nullptr: no such queue, or its offsets lie outside the segment
   std::byte* wqes = nullptr;
   std::byte* bounce_buffers = nullptr;
   uint32_t order = 0;
   uint32_t stride = 0;
   uint32_t max_sge = 0;
   SegmentView segment;  // for what was added to the queue later
+
+  static constexpr uint64_t kLineOfEntries = kCacheLine / sizeof(OrderEntry);
 
   static SharedReceiveRing of(const SegmentView& segment, SharedSrq& shared);
 
@@ -71,15 +74,16 @@ struct SharedReceiveRing {
 
   // The order ring that a position belongs to, and the position in it.
   struct Place {
-    std::atomic<uint64_t>* words;
+    OrderEntry* entries;
     uint64_t index;  // from the first position of the ring
-    uint32_t order;
-    std::atomic<uint64_t>& word() const { return words[index & (slots() - 1)]; }
-    uint64_t slots() const { return uint64_t{1} << order; }
+    uint32_t order;  // of the number of entries
+    OrderEntry& entry() const { return entries[index & (size() - 1)]; }
+    std::atomic<uint64_t>& word() const { return entry().word; }
+    uint64_t size() const { return uint64_t{1} << order; }
     uint32_t lap() const { return static_cast<uint32_t>((index >> order) + 1) & OrderWord::kLapMask; }
   };
   Place place(uint64_t position, uint32_t growths) const {
-    return growths == 0 ? Place{order_words, position, order} : grown_place(position, growths);
+    return growths == 0 ? Place{order_entries, position, order + 1} : grown_place(position, growths);
   }
   Place place(uint64_t position) const { return place(position, growths()); }
 
@@ -91,17 +95,19 @@ struct SharedReceiveRing {
 
   // Requester, under a hazard guard: takes the oldest WQE for `worker`. False: there is none, or the oldest
   // takes fewer than `length` bytes and stays. *limit_reached: fewer WQEs are left than the armed limit,
-  // which is disarmed now; the caller must wake the owner to raise the event.
-  bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
+  // which is disarmed now; the caller must wake the owner to raise the event. *ready: without a lap.
+  bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0,
+            ReadyWord* ready = nullptr) const;
 
-  // Taker, in a stream: prefetches the next WQE, and order words a little after it.
+  // Taker, in a stream: prefetches entries a little after the next one.
   void expect_next() const {
-    constexpr uint64_t kAhead = 8;  // one line
-    if (order < 6) return;          // so near, the owner may be writing there
-    const Place next = place(shared->head.load(std::memory_order_relaxed));
-    prefetch(&next.words[(next.index + kAhead) & (next.slots() - 1)]);
-    const OrderWord word = OrderWord::unpack(next.word().load(std::memory_order_relaxed));
-    if (word.lap == next.lap() && !word.taken && word.slot >> order == 0) prefetch(&wqe(word.slot));
+    if (order >= 6) prefetch(&place(shared->head.load(std::memory_order_relaxed) + kLineOfEntries).entry());
+  }
+
+  // Owner, before it posts: prefetches entries a little after the next one from the takers' cache.
+  void prepare_posts() const {
+    const uint64_t next = shared->posted.load(std::memory_order_relaxed);
+    if (order >= 6) prefetch_exclusive(&place(next + kLineOfEntries).entry());
   }
 
   // For messages to people: the capacity of the oldest WQE at this moment. False: there is none.
@@ -128,7 +134,7 @@ struct SharedReceiveRing {
   std::byte* grown_wqe(uint32_t slot) const;
   std::byte* grown_bounce(uint32_t slot) const;
   Place grown_place(uint64_t position, uint32_t growths) const;
-  bool take_known(uint32_t growths, uint32_t worker, uint32_t* slot, uint32_t length) const;
+  bool take_known(uint32_t growths, uint32_t worker, uint32_t* slot, uint32_t length, ReadyWord* ready) const;
 };
 
 }  // namespace verbena

@@ -309,7 +309,9 @@ class Series {
 
   // Frees the slots up to the last one received, and prefetches those that will be posted next.
   void end() {
-    if (owner_.qp != nullptr && owner_.srq == nullptr) {
+    if (owner_.srq != nullptr) {
+      owner_.srq->ring.prepare_posts();
+    } else if (owner_.qp != nullptr) {
       Qp& qp = *owner_.qp;
       free_slots(qp.rq_freed, last_);
       qp.receives.prepare_posts(qp.shared->rq_posted.load(std::memory_order_relaxed));

@@ -154,7 +154,8 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   }
   uint32_t slot = 0;
   bool limit_reached = false;
-  if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length)) {
+  ReadyWord ready;
+  if (!to.receives.take(from.process->membership().worker(), &slot, &limit_reached, message.length, &ready)) {
     if (message.may_wait) return Delivery::kNoReceive;
     const uint32_t before = there.dropped.fetch_add(1, std::memory_order_relaxed);
     explain_drop(from, to, message, before + 1);
@@ -162,9 +163,8 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   }
   if (limit_reached) to.adapter->report(*to.receives.shared);
   there.rq_taken.fetch_add(1, std::memory_order_relaxed);
-  const ReceiveWqe& wqe = to.receives.wqe(slot);
   const uint32_t epoch = to.adapter->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  const bool is_eager = from.may_be_eager && message.length <= kBounceSize && wqe.epoch == epoch &&
+  const bool is_eager = from.may_be_eager && message.length <= kBounceSize && ready.epoch == epoch &&
                         epoch != ReadyWord::kNeverValid;
   if (is_eager && message.length > to.room_in_entry())
     std::memcpy(to.receives.bounce(slot), message.bytes, message.length);
@@ -174,7 +174,7 @@ Delivery take(const DatagramSender& from, Destination& to, const DatagramMessage
   if (room == Room::kIgnored)
     error = place_without_completion(from, to, message, slot);
   else if (room == Room::kClaimed && !is_eager)
-    error = place(from, to, message, wqe, claim.position);
+    error = place(from, to, message, to.receives.wqe(slot), claim.position);
   // Before its completion can be polled: a thread that polls it finds the QP in ERR.
   if (error != VendorError::none) {
     note_receive_error(from.process->directory(), there,

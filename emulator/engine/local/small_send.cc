@@ -12,16 +12,15 @@ namespace {
 
 constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
 
-// The bytes of a message: two pieces at most, as a header and what follows it (UCX:
-// uct_rc_verbs_ep_am_short()).
+// The bytes of a message. UCX sends its header, the program's and the program's bytes as a list inline
+// (uct_rc_verbs_ep_am_short_iov()).
 struct SmallMessage {
-  struct Piece {
-    const uint8_t* bytes;
-    uint32_t length;  // the second one's may be 0
-  };
-  Piece first, second;
+  const uint8_t* first;  // the bytes of sges[0]
+  const ibv_sge* sges;
+  int sge_count;  // 1, or up to kMostPieces inline
   uint32_t length;
 };
+constexpr int kMostPieces = 4;
 
 // Can the request itself take the fast path?
 bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
@@ -32,8 +31,10 @@ bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
   const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
   uint64_t length = wr.sg_list[0].length;
   if (wr.num_sge != 1) {
-    if (wr.num_sge != 2 || !is_inline || wr.sg_list[0].length == 0) return false;
-    length += wr.sg_list[1].length;
+    if (wr.num_sge < 1 || wr.num_sge > kMostPieces || !is_inline ||
+        static_cast<uint32_t>(wr.num_sge) > qp.cap.max_send_sge)
+      return false;
+    for (int i = 1; i < wr.num_sge; ++i) length += wr.sg_list[i].length;
   }
   if (length - 1 >= qp.fast.small_size) return false;  // 0 is none
   return !is_inline || length <= qp.cap.max_inline_data;
@@ -43,28 +44,34 @@ bool find_bytes(Qp& qp, const ibv_send_wr& wr, SmallMessage* out) {
   const ibv_sge* const sges = wr.sg_list;
   uint64_t address = sges[0].addr;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0 && !find_gathered(qp, sges[0], &address)) return false;
-  out->first = {reinterpret_cast<const uint8_t*>(address), sges[0].length};
-  out->second = {};
-  if (wr.num_sge == 2) out->second = {reinterpret_cast<const uint8_t*>(sges[1].addr), sges[1].length};
-  out->length = out->first.length + out->second.length;
+  uint32_t length = sges[0].length;
+  for (int i = 1; i < wr.num_sge; ++i) length += sges[i].length;
+  *out = {reinterpret_cast<const uint8_t*>(address), sges, wr.num_sge, length};
   return true;
 }
 
-// Touches the pages before anything is claimed: they may have to be read in.
-void touch(const SmallMessage::Piece& piece) {
-  static_cast<void>(*static_cast<const volatile uint8_t*>(piece.bytes));
-  static_cast<void>(*static_cast<const volatile uint8_t*>(piece.bytes + piece.length - 1));
+// Calls piece(bytes, length) for each part of the message that is not empty.
+template <typename Piece>
+void for_each_piece(const SmallMessage& message, Piece piece) {
+  if (message.sges[0].length != 0) piece(message.first, message.sges[0].length);
+  for (int i = 1; i < message.sge_count; ++i)
+    if (message.sges[i].length != 0)
+      piece(reinterpret_cast<const uint8_t*>(message.sges[i].addr), message.sges[i].length);
 }
 
+// Touches the pages before anything is claimed: they may have to be read in.
 void touch(const SmallMessage& message) {
-  touch(message.first);
-  if (message.second.length != 0) touch(message.second);
+  for_each_piece(message, [](const uint8_t* bytes, uint32_t length) {
+    static_cast<void>(*static_cast<const volatile uint8_t*>(bytes));
+    static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + length - 1));
+  });
 }
 
 void copy_message(uint8_t* to, const SmallMessage& message) {
-  copy_small(to, message.first.bytes, message.first.length);
-  if (message.second.length != 0)
-    copy_small(to + message.first.length, message.second.bytes, message.second.length);
+  for_each_piece(message, [&](const uint8_t* bytes, uint32_t length) {
+    copy_small(to, bytes, length);
+    to += length;
+  });
 }
 
 // The receive WQE that the message goes to.
@@ -92,13 +99,14 @@ bool take_shared_receive(Qp& qp, uint32_t length, SmallReceive* out) {
   const SharedReceiveRing& ring = path.shared_receives;
   uint32_t slot;
   bool limit_reached;
-  if (path.current_wqe != 0 || !ring.take(qp.process->membership().worker(), &slot, &limit_reached))
+  ReadyWord ready;
+  if (path.current_wqe != 0 ||
+      !ring.take(qp.process->membership().worker(), &slot, &limit_reached, 0, &ready))
     return false;
   if (limit_reached) [[unlikely]]
     path.memory->report(*ring.shared);
-  const ReceiveWqe& wqe = ring.wqe(slot);
   *out = {slot, true, ring.bounce(slot)};
-  if (length <= wqe.length && prevalidated(path, {0, wqe.epoch, wqe.length})) [[likely]]
+  if (length <= ready.length && prevalidated(path, ready)) [[likely]]
     return true;
   keep_taken_wqe(path, slot);
   return false;

@@ -28,7 +28,7 @@ uint64_t whole_lines(uint64_t bytes) { return (bytes + kCacheLine - 1) / kCacheL
 // Doubles a queue of 1 << `order` slots. ENOMEM; throws std::bad_alloc.
 int make_addition(Srq& srq, uint32_t order, Addition* out) {
   const uint64_t added = uint64_t{1} << order;
-  const uint64_t order_bytes = whole_lines(2 * added * sizeof(uint64_t));
+  const uint64_t order_bytes = whole_lines(4 * added * sizeof(OrderEntry));
   const uint64_t wqe_bytes = whole_lines(added * srq.ring.stride);
   out->slots = std::make_unique<Srq::Slot[]>(added);
   out->memory.bytes = order_bytes + wqe_bytes + added * kBounceSize;

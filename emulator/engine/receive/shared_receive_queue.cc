@@ -41,11 +41,11 @@ bool keys_hold(Srq& srq, const ibv_recv_wr& wr, uint32_t epoch) {
 // has not come back yet, its process is recorded here before the word is overwritten.
 void remember_taker(Srq& srq, uint64_t position) {
   const SharedReceiveRing::Place place = srq.ring.place(position);
-  if (place.index < place.slots()) return;
+  if (place.index < place.size()) return;
   const OrderWord last = OrderWord::unpack(place.word().load(std::memory_order_acquire));
   if (last.slot >= srq.issued || !last.taken) return;
   Srq::Slot& slot = srq.slot(last.slot);
-  if (slot.position == position - place.slots() + 1) slot.taker = last.worker;
+  if (slot.position == position - place.size() + 1) slot.taker = last.worker;
 }
 
 // The caller holds the lock. EAGAIN: no slot is free.
@@ -93,10 +93,10 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   const uint32_t room = std::max(max_wr, 1u);
   srq.room = room;
   const uint64_t slots = std::bit_ceil(room);
-  const uint64_t line = kCacheLine;
-  const uint64_t order_bytes = (slots * sizeof(uint64_t) + line - 1) / line * line;
+  const auto whole_lines = [](uint64_t size) { return (size + kCacheLine - 1) / kCacheLine * kCacheLine; };
+  const uint64_t order_bytes = whole_lines(2 * slots * sizeof(OrderEntry));
   const uint64_t stride = sizeof(ReceiveWqe) + std::max(max_sge, 1u) * sizeof(WqeSge);
-  const uint64_t wqe_bytes = (slots * stride + line - 1) / line * line;
+  const uint64_t wqe_bytes = whole_lines(slots * stride);
   const uint64_t bytes = order_bytes + wqe_bytes + slots * kBounceSize;
   srq.slots.resize(slots);
   srq.memory.reserve(1);
@@ -131,7 +131,7 @@ int lay_out(Srq& srq, uint32_t max_wr, uint32_t max_sge) {
   shared.tag_phase.store(0, std::memory_order_relaxed);
   for (std::atomic<uint32_t>& waiter : shared.waiters) waiter.store(0, std::memory_order_relaxed);
   srq.ring = SharedReceiveRing::of(process.view(), shared);
-  return srq.ring.order_words != nullptr ? 0 : ENOMEM;
+  return srq.ring.order_entries != nullptr ? 0 : ENOMEM;
 }
 
 void release_memory(Srq& srq) {
@@ -291,7 +291,7 @@ void reclaim_slots(Srq& srq) {
     const uint64_t position = slot.position - 1;
     // Was the order word not written again? The last position of an older order ring is never reached.
     const SharedReceiveRing::Place place = srq.ring.place(position);
-    if (position + place.slots() >= end || srq.ring.place(position + place.slots()).words != place.words) {
+    if (position + place.size() >= end || srq.ring.place(position + place.size()).entries != place.entries) {
       const OrderWord word = OrderWord::unpack(place.word().load(std::memory_order_acquire));
       if (!word.taken || word.slot != i) continue;
       taker = word.worker;

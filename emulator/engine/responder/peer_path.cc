@@ -25,7 +25,7 @@ bool find_shared_receives(PeerPath& path, uint32_t index) {
   path.tags = TagList::of(path.adapter->view(), *srq);
   path.tag_message = {};
   path.current_wqe = path.qp->srq_slot.load(std::memory_order_relaxed);
-  if (path.shared_receives.order_words == nullptr) return false;
+  if (path.shared_receives.order_entries == nullptr) return false;
   if (path.current_wqe != 0 && is_tag(path.current_wqe - 1))
     return tag_index(path.current_wqe - 1) < path.tags.count;
   return path.current_wqe <= path.shared_receives.slots();

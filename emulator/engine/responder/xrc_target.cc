@@ -59,7 +59,7 @@ VendorError resolve(RequesterContext& requester, uint32_t srqn, std::unique_ptr<
   target->incarnation = target->srq->incarnation.load(std::memory_order_relaxed);
   target->receives = SharedReceiveRing::of(view, *target->srq);
   target->completion_queue = view.cq(target->srq->cq);
-  if (target->receives.order_words == nullptr || target->completion_queue == nullptr)
+  if (target->receives.order_entries == nullptr || target->completion_queue == nullptr)
     return VendorError::remote_srq_unknown;
   target->completions = CompletionRing::of(view, *target->completion_queue, &target->head);
   if (target->completions.entries == nullptr) return VendorError::remote_srq_unknown;

@@ -17,7 +17,7 @@ namespace {
 
 TEST(SharedReceiveRing, OfSoundOffsetsStands) {
   SharedRingOfOwn own(3);
-  EXPECT_NE(own.ring().order_words, nullptr);
+  EXPECT_NE(own.ring().order_entries, nullptr);
 }
 
 TEST(SharedReceiveRing, FreshMemoryHasNoReceive) {
@@ -55,7 +55,7 @@ TEST(SharedReceiveRing, GoesRoundForMoreLapsThanAWordCounts) {
 // A process stopped between taking a slot and moving the head leaves the head behind.
 TEST(SharedReceiveRing, FindsTheOldestFromAHeadThatLagsWholeLapsBehind) {
   SharedRingOfOwn own(2);
-  for (uint32_t i = 0; i < 11; ++i) {
+  for (uint32_t i = 0; i < 23; ++i) {
     own.ring().post(i & 3);
     own.take(1);
   }
@@ -101,7 +101,8 @@ TEST(SharedReceiveRing, DoesNotTakeASlotThatDoesNotExist) {
 
 TEST(SharedReceiveRing, EndsItsSearchInADamagedRing) {
   SharedRingOfOwn own(2);
-  for (uint64_t i = 0; i < 4; ++i) own.ring().place(i).word().store(OrderWord{0x3fff, true, 0, 1}.pack());
+  for (uint64_t i = 0; i < own.ring().place(0).size(); ++i)
+    own.ring().place(i).word().store(OrderWord{0x3fff, true, 0, 1}.pack());
   EXPECT_EQ(own.take(1), -1);
 }
 
@@ -182,7 +183,7 @@ class HostileSharedRing : public ::testing::TestWithParam<Hostile> {};
 TEST_P(HostileSharedRing, IsRefused) {
   SharedRingOfOwn own(3);
   GetParam().damage(own.shared);
-  EXPECT_EQ(own.ring().order_words, nullptr);
+  EXPECT_EQ(own.ring().order_entries, nullptr);
 }
 
 constexpr uint64_t kSharedRingSize = SharedRingOfOwn::kSize;
@@ -194,7 +195,7 @@ constexpr Hostile kHostile[] = {
     {"WordsMisaligned", [](SharedSrq& srq) { srq.order_offset = 4097; }},
     {"NoQueue", [](SharedSrq& srq) { srq.order_offset = 0; }},
     {"WqesOverTheEnd", [](SharedSrq& srq) { srq.wqe_offset = kSharedRingSize - 8 * srq.stride + 16; }},
-    {"WqesMisaligned", [](SharedSrq& srq) { srq.wqe_offset = 8193; }},
+    {"WqesMisaligned", [](SharedSrq& srq) { srq.wqe_offset = 16385; }},
     {"BounceBuffersOverTheEnd",
      [](SharedSrq& srq) { srq.bounce_offset = kSharedRingSize - 8 * kBounceSize + 1; }},
     {"StrideTooSmallForTheList", [](SharedSrq& srq) { srq.stride -= 16; }},

@@ -19,7 +19,7 @@ class SharedRingOfOwn {
     shared.max_sge = 2;
     shared.stride = sizeof(ReceiveWqe) + 2 * sizeof(WqeSge);
     shared.order_offset = 4096;
-    shared.wqe_offset = 8192;
+    shared.wqe_offset = 16384;
     shared.bounce_offset = 65536;
   }
   SharedRingOfOwn(const SharedRingOfOwn&) = delete;
@@ -39,7 +39,7 @@ class SharedRingOfOwn {
     const uint64_t added = ring().slots();
     shared.growth_offset = kGrowthTable;
     auto* table = view_.at<SrqGrowth>(kGrowthTable, kMaxSrqGrowths);
-    table[count] = {shared.posted.load(), next_, next_ + 2 * added * sizeof(uint64_t), 0};
+    table[count] = {shared.posted.load(), next_, next_ + 4 * added * sizeof(OrderEntry), 0};
     table[count].bounce_offset = table[count].wqe_offset + added * shared.stride;
     next_ = (table[count].bounce_offset + added * kBounceSize + 63) / 64 * 64;
     shared.growths.store(count + 1);

@@ -352,7 +352,7 @@ TEST(FastPath, ForgetsTheReceivesOfAPeerThatWasReset) {
   EXPECT_EQ(send_one(), IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-// Two pieces inline, as UCX sends them, into an SRQ that is armed.
+// Several pieces inline, as UCX sends them, into an SRQ that is armed.
 TEST(FastPath, TakesFromASharedReceiveQueue) {
   QpSetup setup;
   setup.inline_size = 64;
@@ -364,7 +364,8 @@ TEST(FastPath, TakesFromASharedReceiveQueue) {
   ibv_srq_attr limit{0, 0, 1};
   ASSERT_EQ(modify_srq(pair.b.srq.get(), &limit, IBV_SRQ_LIMIT), 0);
   for (uint32_t i = 0; i < 2; ++i) {
-    ASSERT_EQ(send(*pair.a, {from.sge(i, 9), from.sge(32, 8)}, i, IBV_SEND_SIGNALED | IBV_SEND_INLINE), 0);
+    const Sges pieces{from.sge(i, 9), from.sge(0, 0), from.sge(32, 3), from.sge(35, 5)};
+    ASSERT_EQ(send(*pair.a, pieces, i, IBV_SEND_SIGNALED | IBV_SEND_INLINE), 0);
     EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
     const ibv_wc wc = pair.b.received();
     EXPECT_EQ(wc.status, IBV_WC_SUCCESS);

@@ -241,6 +241,9 @@ class CompletionConsumer {
       consume_unusually();
   }
 
+  // Prefetches the entry behind the one at the head.
+  void fetch_behind_head() const { prefetch(&ring().entry(head_ + 1)); }
+
   // Ends a series of take() and consume(): gives the entries to the producers.
   void finish() {
     if (head_ == begun_) return;

@@ -88,7 +88,7 @@ void SharedReceiveRing::post(uint32_t slot) const {
   const uint64_t position = shared->posted.load(std::memory_order_relaxed);
   const Place to = place(position);
   to.word().store(OrderWord{to.lap(), false, slot, 0}.pack(), std::memory_order_release);
-  shared->posted.store(position + 1, std::memory_order_seq_cst);
+  shared->posted.store(position + 1, std::memory_order_release);
 }
 
 bool SharedReceiveRing::peek(uint32_t* length) const {

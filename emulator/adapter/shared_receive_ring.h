@@ -17,6 +17,7 @@
 
 #include <cstdint>
 
+#include "adapter/prefetch.h"
 #include "adapter/segment.h"
 
 namespace verbena {
@@ -83,12 +84,25 @@ struct SharedReceiveRing {
   Place place(uint64_t position) const { return place(position, growths()); }
 
   // Owner: the WQE in `slot` is complete and becomes the newest. The caller holds the queue's posting lock.
+  // After the last one it calls finish_posts(), and then looks at SharedSrq::requesters_wait.
   void post(uint32_t slot) const;
+  // The other half of the Dekker pair is a requester that asks to be woken, and then looks for a WQE again.
+  static void finish_posts() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
   // Requester, under a hazard guard: takes the oldest WQE for `worker`. False: there is none, or the oldest
   // takes fewer than `length` bytes and stays. *limit_reached: fewer WQEs are left than the armed limit,
   // which is disarmed now; the caller must wake the owner to raise the event.
   bool take(uint32_t worker, uint32_t* slot, bool* limit_reached = nullptr, uint32_t length = 0) const;
+
+  // Taker, in a stream: prefetches the next WQE, and order words a little after it.
+  void expect_next() const {
+    constexpr uint64_t kAhead = 8;  // one line
+    if (order < 6) return;          // so near, the owner may be writing there
+    const Place next = place(shared->head.load(std::memory_order_relaxed));
+    prefetch(&next.words[(next.index + kAhead) & (next.slots() - 1)]);
+    const OrderWord word = OrderWord::unpack(next.word().load(std::memory_order_relaxed));
+    if (word.lap == next.lap() && !word.taken && word.slot >> order == 0) prefetch(&wqe(word.slot));
+  }
 
   // For messages to people: the capacity of the oldest WQE at this moment. False: there is none.
   bool peek(uint32_t* length) const;

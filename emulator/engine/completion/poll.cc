@@ -213,8 +213,8 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
     free_slots(cqe_owner.qp->sq_freed, completion.send_number - 1);
 }
 
-void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead,
-             ibv_wc* wc, ibv_wc_tm_info* tag) {
+void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc,
+             ibv_wc_tm_info* tag) {
   const bool receive = (entry.flags & kCqeReceive) != 0;
   wc->status = static_cast<ibv_wc_status>(entry.status);
   wc->vendor_err = entry.vendor_err;
@@ -260,8 +260,8 @@ void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, ui
   }
 }
 
-// A run of receive completions of one queue pair with a receive queue of its own. The queue pair is looked up
-// once per run. Under Cq::lock, which keeps the QP in existence.
+// A run of receive completions of one queue pair, whose receives are its own or those of an SRQ. The queue
+// pair is looked up once per run. Under Cq::lock, which keeps the QP in existence.
 class Series {
  public:
   Series() = default;
@@ -272,24 +272,27 @@ class Series {
   // Fills *wc from an ordinary receive completion. False, and nothing is done: it is another one, or has no
   // owner.
   bool fill_received(Cq& cq, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc) {
-    constexpr uint8_t kOrdinary = kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited;
+    constexpr uint8_t kOrdinary =
+        kCqeReceive | kCqeInline | kCqeWithImmediate | kCqeSolicited | kCqeFromShared;
     const uint8_t flags = entry.flags;
     if ((flags & kCqeReceive) == 0 || (flags & ~kOrdinary) != 0) return false;
-    if (qp_ == nullptr || entry.qp_index != index_ || entry.qp_incarnation != incarnation_)
+    if (owner_.qp == nullptr || entry.qp_index != index_ || entry.qp_incarnation != incarnation_ ||
+        ((flags & kCqeFromShared) != 0) != (owner_.srq != nullptr))
       if (!begin(cq, entry)) return false;
     const uint32_t number = entry.index;
-    const ReceiveRing& receives = qp_->receives;
+    if (owner_.srq != nullptr && number >= owner_.srq->ring.slots()) return false;
     if (eager) {
-      const ReceiveWqe& wqe = receives.wqe(number);
+      const ReceiveWqe& wqe =
+          owner_.srq != nullptr ? owner_.srq->ring.wqe(number) : owner_.qp->receives.wqe(number);
       if (wqe.sge_count == 1 && (flags & kCqeInline) != 0)
         scatter_inline(cq, wqe.sge[0], entry);
       else
-        scatter(cq, {qp_, nullptr}, entry, read_ahead);
+        scatter(cq, owner_, entry, read_ahead);
     }
-    wc->wr_id = qp_->rq_wr_ids[number & receives.mask()];
+    wc->wr_id = take_wr_id(number);
     wc->status = static_cast<ibv_wc_status>(entry.status);
     if (entry.status != IBV_WC_SUCCESS) [[unlikely]]
-      note_error(*qp_, entry, wc->wr_id);
+      note_error(*owner_.qp, entry, wc->wr_id);
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode | IBV_WC_RECV);
     wc->vendor_err = entry.vendor_err;
     wc->byte_len = entry.byte_len;
@@ -301,43 +304,55 @@ class Series {
     wc->slid = 0;
     wc->sl = 0;
     wc->dlid_path_bits = 0;
-    if (static_cast<int32_t>(number - last_) > 0) last_ = number;
     return true;
   }
 
   // Frees the slots up to the last one received, and prefetches those that will be posted next.
   void end() {
-    if (qp_ == nullptr) return;
-    free_slots(qp_->rq_freed, last_);
-    qp_->receives.prepare_posts(qp_->shared->rq_posted.load(std::memory_order_relaxed));
-    qp_ = nullptr;
+    if (owner_.qp != nullptr && owner_.srq == nullptr) {
+      Qp& qp = *owner_.qp;
+      free_slots(qp.rq_freed, last_);
+      qp.receives.prepare_posts(qp.shared->rq_posted.load(std::memory_order_relaxed));
+    }
+    owner_ = {};
   }
 
  private:
   void scatter_inline(Cq& cq, const WqeSge sge, const Cqe& entry) const {
     const uint32_t n = std::min({sge.length, entry.byte_len, kCqeInlineSize});
-    if (n != 0 && is_registered(cq, {qp_, nullptr}, sge, n))
+    if (n != 0 && is_registered(cq, owner_, sge, n))
       copy_small(reinterpret_cast<void*>(sge.address), entry.payload, n);
+  }
+  // Also frees the slot, at once or at the end of the series.
+  uint64_t take_wr_id(uint32_t number) {
+    if (Srq* const srq = owner_.srq; srq != nullptr) {
+      const uint64_t wr_id = srq->slot(number).wr_id;
+      free_slot(*srq, number);
+      return wr_id;
+    }
+    if (static_cast<int32_t>(number - last_) > 0) last_ = number;
+    const Qp& qp = *owner_.qp;
+    return qp.rq_wr_ids[number & qp.receives.mask()];
   }
   bool begin(const Cq& cq, const Cqe& entry) {
     end();
     const CqeOwner cqe_owner = cqe_owner_of(cq, entry);
-    if (cqe_owner.qp == nullptr) return false;
-    qp_ = cqe_owner.qp;
-    index_ = qp_->index;
-    incarnation_ = qp_->shared->incarnation;
-    qpn_ = qp_->shared->qpn;
-    peer_qpn_ = qp_->shared->dest_qpn;
+    if (cqe_owner.qp == nullptr || (cqe_owner.srq != nullptr && cqe_owner.srq->tags)) return false;
+    owner_ = cqe_owner;
+    index_ = owner_.qp->index;
+    incarnation_ = owner_.qp->shared->incarnation;
+    qpn_ = owner_.qp->shared->qpn;
+    peer_qpn_ = owner_.qp->shared->dest_qpn;
     last_ = entry.index;
     return true;
   }
 
-  Qp* qp_ = nullptr;
+  CqeOwner owner_{};  // the SRQ matches no tags
   uint32_t index_ = 0;
   uint32_t incarnation_ = 0;
   uint32_t qpn_ = 0;
   uint32_t peer_qpn_ = 0;
-  uint32_t last_ = 0;  // receive WQE, low 32 bits of its number
+  uint32_t last_ = 0;  // receive WQE of the QP's own queue, low 32 bits of its number
 };
 
 // Of the calling thread, for all its CQs.
@@ -422,6 +437,9 @@ inline int take_completions(Cq* cq, int num_entries, ibv_wc* wc, uint64_t* stamp
   if (VERBENA_PROBE_IS_WATCHED(completion)) [[unlikely]]
     show_polled(wc, count);
   series.end();
+  // The next message comes to the head, and then the entry behind it is looked at. In a stream the producer
+  // may be writing there already.
+  if (count < num_entries && received_in_a_row < kReplies) cq->consumer.fetch_behind_head();
   cq->consumer.finish();
   cq->lock.unlock();
   if (Observer* const seen = observer(); seen != nullptr && count != 0) [[unlikely]]

@@ -17,6 +17,8 @@ namespace verbena {
 
 // A stream: this many receptions without a request in between.
 inline constexpr uint32_t kStream = 64;
+// No stream: a thread that has received fewer messages since its last request replies to what it receives.
+inline constexpr uint32_t kReplies = 2;
 // The pause for a CQ of `entries`, ns. At full rate, some 50 ns per message, a sixth of the entries fill
 // meanwhile. Below 1 us a pause saves nothing on a shallow queue. No pause is longer than the wait of a
 // requester that found no receive WQE, a fraction of the time to wake a thread.

@@ -6,6 +6,7 @@
 #include "engine/local/small_request.h"
 #include "engine/local/small_send.h"
 #include "engine/requester/send_limits.h"
+#include "engine/responder/tag_match.h"
 #include "engine/rules/pacing.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/psn.h"
@@ -50,7 +51,9 @@ void allow_fast_path(Qp& qp) {
   qp.fast.ready = {};
   const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
                         qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
-  const bool is_eager = ordinary && path.receives.ready != nullptr && qp.requester.may_be_eager;
+  qp.fast.is_shared = path.shared_receives.shared != nullptr && !matches_tags(path);
+  const bool is_eager =
+      ordinary && (path.receives.ready != nullptr || qp.fast.is_shared) && qp.requester.may_be_eager;
   qp.fast.small_size = is_eager ? kBounceSize : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/local/small_send.h"
 
-#include <cstring>
-
 #include "engine/completion/send_completion.h"
 #include "engine/local/small_request.h"
 #include "engine/responder/responder.h"
@@ -14,28 +12,96 @@ namespace {
 
 constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE | IBV_SEND_INLINE;
 
+// The bytes of a message: two pieces at most, as a header and what follows it (UCX:
+// uct_rc_verbs_ep_am_short()).
+struct SmallMessage {
+  struct Piece {
+    const uint8_t* bytes;
+    uint32_t length;  // the second one's may be 0
+  };
+  Piece first, second;
+  uint32_t length;
+};
+
 // Can the request itself take the fast path?
 bool is_small_send(const Qp& qp, const ibv_send_wr& wr) {
   static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
-  if ((number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 || wr.sg_list == nullptr ||
+  if ((number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.sg_list == nullptr ||
       (wr.send_flags & ~kFlags) != 0)
     return false;
-  const uint32_t length = wr.sg_list[0].length;
+  const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  uint64_t length = wr.sg_list[0].length;
+  if (wr.num_sge != 1) {
+    if (wr.num_sge != 2 || !is_inline || wr.sg_list[0].length == 0) return false;
+    length += wr.sg_list[1].length;
+  }
   if (length - 1 >= qp.fast.small_size) return false;  // 0 is none
-  return (wr.send_flags & IBV_SEND_INLINE) == 0 || length <= qp.cap.max_inline_data;
+  return !is_inline || length <= qp.cap.max_inline_data;
 }
 
-bool readable(Qp& qp, const ibv_send_wr& wr, uint64_t* address) {
-  const ibv_sge& sge = wr.sg_list[0];
-  *address = sge.addr;
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0) return true;
-  return find_gathered(qp, sge, address);
+bool find_bytes(Qp& qp, const ibv_send_wr& wr, SmallMessage* out) {
+  const ibv_sge* const sges = wr.sg_list;
+  uint64_t address = sges[0].addr;
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0 && !find_gathered(qp, sges[0], &address)) return false;
+  out->first = {reinterpret_cast<const uint8_t*>(address), sges[0].length};
+  out->second = {};
+  if (wr.num_sge == 2) out->second = {reinterpret_cast<const uint8_t*>(sges[1].addr), sges[1].length};
+  out->length = out->first.length + out->second.length;
+  return true;
 }
 
 // Touches the pages before anything is claimed: they may have to be read in.
-void touch(const uint8_t* bytes, uint32_t length) {
-  static_cast<void>(*static_cast<const volatile uint8_t*>(bytes));
-  static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + length - 1));
+void touch(const SmallMessage::Piece& piece) {
+  static_cast<void>(*static_cast<const volatile uint8_t*>(piece.bytes));
+  static_cast<void>(*static_cast<const volatile uint8_t*>(piece.bytes + piece.length - 1));
+}
+
+void touch(const SmallMessage& message) {
+  touch(message.first);
+  if (message.second.length != 0) touch(message.second);
+}
+
+void copy_message(uint8_t* to, const SmallMessage& message) {
+  copy_small(to, message.first.bytes, message.first.length);
+  if (message.second.length != 0)
+    copy_small(to + message.first.length, message.second.bytes, message.second.length);
+}
+
+// The receive WQE that the message goes to.
+struct SmallReceive {
+  uint32_t index;  // as Completion::index
+  bool is_shared;  // of a shared receive queue, and taken from it
+  std::byte* bounce;
+};
+
+bool find_receive(Qp& qp, uint32_t length, SmallReceive* out) {
+  PeerPath& path = qp.requester.path;
+  ReadyWord ready;
+  if (!path.receives.peek(path.taken, &ready, &qp.fast.ready) || length > ready.length ||
+      !prevalidated(path, ready))
+    return false;
+  *out = {static_cast<uint32_t>(path.taken), false, path.receives.bounce(path.taken)};
+  path.receives.expect(path.taken);
+  return true;
+}
+
+// Takes a WQE. What cannot go there on the fast path finds it taken on the slow one. A process that dies here
+// leaves a slot whose taker has died: its owner finds it (shared_receive_ring.h).
+bool take_shared_receive(Qp& qp, uint32_t length, SmallReceive* out) {
+  PeerPath& path = qp.requester.path;
+  const SharedReceiveRing& ring = path.shared_receives;
+  uint32_t slot;
+  bool limit_reached;
+  if (path.current_wqe != 0 || !ring.take(qp.process->membership().worker(), &slot, &limit_reached))
+    return false;
+  if (limit_reached) [[unlikely]]
+    path.memory->report(*ring.shared);
+  const ReceiveWqe& wqe = ring.wqe(slot);
+  *out = {slot, true, ring.bounce(slot)};
+  if (length <= wqe.length && prevalidated(path, {0, wqe.epoch, wqe.length})) [[likely]]
+    return true;
+  keep_taken_wqe(path, slot);
+  return false;
 }
 
 }  // namespace
@@ -45,39 +111,44 @@ bool send_small(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
     return false;
   PeerPath& path = qp.requester.path;
   guard_peer(qp, guard);
-  uint64_t address;
-  if (!readable(qp, wr, &address) || !is_path_unchanged(qp)) return false;
-  const uint32_t length = wr.sg_list[0].length;
-  ReadyWord ready;
-  if (!path.receives.peek(path.taken, &ready, &qp.fast.ready) || length > ready.length ||
-      !prevalidated(path, ready))
-    return false;
-  path.receives.expect(path.taken);
-  const auto* bytes = reinterpret_cast<const uint8_t*>(address);
+  SmallMessage message;
+  if (!find_bytes(qp, wr, &message) || !is_path_unchanged(qp)) return false;
+  const uint32_t length = message.length;
   const bool in_entry = length <= path.completions.inline_size();
-  if (in_entry)
-    touch(bytes, length);
-  else
-    std::memcpy(path.receives.bounce(path.taken), bytes, length);
+  SmallReceive receive;
+  if (qp.fast.is_shared) {
+    touch(message);
+    if (!take_shared_receive(qp, length, &receive)) return false;
+  } else {
+    if (!find_receive(qp, length, &receive)) return false;
+    if (in_entry) touch(message);
+  }
+  if (!in_entry) copy_message(reinterpret_cast<uint8_t*>(receive.bounce), message);
   const auto to = receive_cq(qp.requester);
   const Claim claim = claim_completion(to.ring, to.worker);
-  if (claim.entry == nullptr) return false;  // the CQ is full: the slow path finds that again, and reports it
+  if (claim.entry == nullptr) [[unlikely]] {
+    // The CQ is full: the slow path finds that again, and reports it.
+    if (receive.is_shared) keep_taken_wqe(path, receive.index);
+    return false;
+  }
 
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
-  write_cqe(*claim.entry, {.qp_index = path.index,
-                           .qp_incarnation = path.incarnation,
-                           .index = static_cast<uint32_t>(path.taken),
-                           .byte_len = length,
-                           .immediate = wr.imm_data,
-                           .status = IBV_WC_SUCCESS,
-                           .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
-                           .flags = static_cast<uint8_t>(kCqeReceive | (in_entry ? kCqeInline : 0) |
-                                                         (with_immediate ? kCqeWithImmediate : 0) |
-                                                         (solicited ? kCqeSolicited : 0))});
-  if (in_entry) copy_small(claim.entry->payload, bytes, length);
+  write_cqe(*claim.entry,
+            {.qp_index = path.index,
+             .qp_incarnation = path.incarnation,
+             .index = receive.index,
+             .byte_len = length,
+             .immediate = wr.imm_data,
+             .status = IBV_WC_SUCCESS,
+             .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
+             .flags = static_cast<uint8_t>(
+                 kCqeReceive | (in_entry ? kCqeInline : 0) | (receive.is_shared ? kCqeFromShared : 0) |
+                 (with_immediate ? kCqeWithImmediate : 0) | (solicited ? kCqeSolicited : 0))});
+  if (in_entry) copy_message(claim.entry->payload, message);
   publish_cqe(to, claim, CqeKind::kEager);
   prepare_next(path, claim, length, in_entry);
+  if (receive.is_shared) path.shared_receives.expect_next();
   note_eager(path, claim.position);
   count_taken(path);
   static_assert(kBounceSize <= 256);  // one packet, whatever the path MTU

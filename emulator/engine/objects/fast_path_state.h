@@ -22,6 +22,7 @@ struct FastPath {
   // PeerPath::responder_state when the rest was decided; 0: the fast path is closed.
   uint64_t responder_state = 0;
   uint32_t small_size = 0;    // SENDs of up to so many bytes may take the fast path (small_send.h)
+  bool is_shared = false;     // SENDs: the receive WQEs come from an SRQ
   bool rdma = false;          // WRITEs and READs may (small_rdma.h)
   KnownReady ready;           // of the peer's receive queue, in this generation
   KnownRegion gathered;       // of this process: the first cache line has all that a SEND needs

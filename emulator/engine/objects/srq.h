@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "adapter/known_region.h"
 #include "adapter/shared_receive_ring.h"
 #include "adapter/spin_lock.h"
 #include "adapter/tag_list.h"
@@ -87,6 +88,7 @@ struct Srq {
   };
   SpinLock lock;               // for posting and for freeing slots
   std::vector<uint32_t> free;  // the last one is used next
+  KnownRegion posted;          // of receive requests; under `lock`
   uint32_t issued = 0;         // slots that are in use or in `free`: those below this number
   std::atomic<uint32_t> room{0};  // the promised capacity of the queue: as many may be in use; under `lock`
   uint32_t in_use() const { return issued - static_cast<uint32_t>(free.size()); }  // under `lock`

@@ -20,15 +20,19 @@ namespace verbena {
 namespace {
 
 // Are all keys of the list valid now? Then requesters need not check them until some key becomes invalid.
-bool keys_hold(const Srq& srq, const ibv_recv_wr& wr) {
+// `epoch`: of the keys.
+bool keys_hold(Srq& srq, const ibv_recv_wr& wr, uint32_t epoch) {
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& sge = wr.sg_list[i];
     if (sge.length == 0) continue;
+    uint64_t address;
+    if (srq.posted.covers(epoch, sge.lkey, sge.addr, sge.length, &address) && address == sge.addr) continue;
     const Translation place = translate(srq.process->view(), sge.lkey, false, srq.pd_handle,
                                         MemoryUse::local_scatter, sge.addr, sge.length);
     // Eager data is copied to the address that the program gave. So the key must translate to that address,
     // and the memory must be mapped.
     if (place.check != KeyCheck::kOk || place.address != sge.addr || place.on_demand) return false;
+    srq.posted.remember(srq.process->view(), sge.lkey, srq.pd_handle, MemoryUse::local_scatter);
   }
   return true;
 }
@@ -60,8 +64,8 @@ int post_one(Srq& srq, const ibv_recv_wr& wr, const char** why) {
   }
   wqe.length = static_cast<uint32_t>(std::min<uint64_t>(length, UINT32_MAX));
   // The epoch is read before the keys: if a key becomes invalid in between, the WQE counts as unchecked.
-  const uint32_t epoch = srq.process->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;
-  wqe.epoch = keys_hold(srq, wr) ? epoch : ReadyWord::kNeverValid;
+  const uint32_t epoch = srq.process->view().header().mr_epoch.load(std::memory_order_acquire);
+  wqe.epoch = keys_hold(srq, wr, epoch) ? epoch & 0xffffff : ReadyWord::kNeverValid;
   const uint64_t position = srq.shared->posted.load(std::memory_order_relaxed);
   remember_taker(srq, position);
   srq.slot(number) = {wr.wr_id, position + 1, 0};
@@ -217,6 +221,7 @@ int post_to_shared_queue(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr, const 
       tell_of_receive(*seen, srq, *wr);
     wr = wr->next;
   }
+  SharedReceiveRing::finish_posts();
   srq.lock.unlock();
   if (error == 0) return 0;
   if (error == EAGAIN) {
@@ -292,8 +297,7 @@ void reclaim_slots(Srq& srq) {
       taker = word.worker;
     }
     // The taker is done with the slot, and its completion is lost (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
-    const bool abandoned =
-        std::atomic_ref(srq.ring.wqe(i).abandoned).load(std::memory_order_acquire) != 0;
+    const bool abandoned = std::atomic_ref(srq.ring.wqe(i).abandoned).load(std::memory_order_acquire) != 0;
     if (!abandoned && taker != 0 && taker == last_seen_alive) continue;
     if (!abandoned && directory.worker_alive(taker))
       last_seen_alive = taker;

@@ -74,8 +74,10 @@ bool next_shared_receive(RequesterContext& requester, Receive* out) {
     uint32_t slot;
     bool limit_reached;
     if (!ring.take(requester.process->membership().worker(), &slot, &limit_reached)) return false;
-    path.current_wqe = slot + 1;
-    if (path.target == nullptr) path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
+    if (path.target == nullptr)
+      keep_taken_wqe(path, slot);
+    else
+      path.current_wqe = slot + 1;
     if (limit_reached) path.memory->report(*ring.shared);
   }
   const ReceiveWqe& wqe = ring.wqe(path.current_wqe - 1);

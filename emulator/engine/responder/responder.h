@@ -98,6 +98,12 @@ inline CqProducer<CompletionRing> receive_cq(RequesterContext& requester) {
 bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
                       const uint8_t* payload);
 
+// Shared receive queue: the current message has taken the WQE in `slot`, and is not complete. Not for XRC.
+inline void keep_taken_wqe(PeerPath& path, uint32_t slot) {
+  path.current_wqe = slot + 1;
+  path.qp->srq_slot.store(path.current_wqe, std::memory_order_release);
+}
+
 // Are the keys of a receive WQE still valid, as they were when it was posted?
 inline bool prevalidated(const PeerPath& path, const ReadyWord& ready) {
   const uint32_t epoch = path.memory->view().header().mr_epoch.load(std::memory_order_acquire) & 0xffffff;

@@ -39,6 +39,11 @@ struct Destroy {
     uint32_t async_events;
     EXPECT_EQ(destroy_qp(qp, &async_events), 0);
   }
+  void operator()(Srq* srq) const {
+    uint32_t async_events;
+    EXPECT_EQ(destroy_srq(srq, &async_events), 0);
+  }
+  void operator()(Xrcd* xrcd) const { EXPECT_EQ(close_xrcd(xrcd), 0); }
 };
 template <typename T>
 using Owned = std::unique_ptr<T, Destroy>;
@@ -60,6 +65,12 @@ inline Owned<Cq> make_cq(Context* context, int entries = 256, int channel = -1, 
   Cq* cq = nullptr;
   EXPECT_EQ(create_cq(context, entries, channel, 0, handle, &cq), 0);
   return Owned<Cq>(cq);
+}
+inline Owned<Srq> make_srq(Pd* pd, uint32_t requests, uint32_t sges) {
+  ibv_srq_attr attr{requests, sges, 0};
+  Srq* srq = nullptr;
+  EXPECT_EQ(create_srq(pd, &attr, {}, 0, &srq), 0);
+  return Owned<Srq>(srq);
 }
 
 // Registered bytes.
@@ -91,6 +102,7 @@ class Region {
 
 struct QpSetup {
   uint32_t send_wr = 64, recv_wr = 64, sge = 4, inline_size = 0;
+  bool shared_receives = false;  // receive requests are posted to an SRQ of the side's own
   bool all_signaled = false;
   uint8_t rnr_retry = 7, min_rnr_timer = 1;
   uint8_t timeout = 0, retry_cnt = 7;
@@ -99,13 +111,14 @@ struct QpSetup {
   unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 };
 
-inline Owned<Qp> make_qp(Pd* pd, Cq* send_cq, Cq* recv_cq, const QpSetup& setup = {}, uint64_t handle = 0) {
+inline Owned<Qp> make_qp(Pd* pd, Cq* send_cq, Cq* recv_cq, const QpSetup& setup = {}, uint64_t handle = 0,
+                         Srq* srq = nullptr) {
   ibv_qp_init_attr init{};
   init.cap = {setup.send_wr, setup.recv_wr, setup.sge, setup.sge, setup.inline_size};
   init.qp_type = IBV_QPT_RC;
   init.sq_sig_all = setup.all_signaled;
   Qp* qp = nullptr;
-  EXPECT_EQ(create_qp(pd, &init, send_cq, recv_cq, handle, &qp), 0);
+  EXPECT_EQ(create_qp(pd, &init, send_cq, recv_cq, handle, &qp, srq), 0);
   return Owned<Qp>(qp);
 }
 
@@ -196,6 +209,11 @@ inline int receive(Qp* qp, Sges sges, uint64_t wr_id = 0) {
   ibv_recv_wr* bad = nullptr;
   return on_data_path([&] { return post_recv(qp, &wr, &bad); });
 }
+inline int receive(Srq* srq, Sges sges, uint64_t wr_id = 0) {
+  ibv_recv_wr wr{wr_id, nullptr, sges.data(), static_cast<int>(sges.size())};
+  ibv_recv_wr* bad = nullptr;
+  return on_data_path([&] { return post_srq_recv(srq, &wr, &bad); });
+}
 
 // Polls until there are `count` completions, 20 seconds at most.
 inline std::vector<ibv_wc> completions(Cq* cq, size_t count) {
@@ -262,6 +280,7 @@ struct Scene {
 
 struct Side {
   Owned<Cq> send_cq, recv_cq;
+  Owned<Srq> srq;  // of QpSetup::shared_receives
   Owned<Qp> qp;
   ibv_wc sent() const { return completion(send_cq.get()); }
   ibv_wc received() const { return completion(recv_cq.get()); }
@@ -279,7 +298,8 @@ struct Pair : Scene {
     Side side;
     side.send_cq = make_cq(context.get(), 512);
     side.recv_cq = make_cq(context.get(), 512);
-    side.qp = make_qp(pd.get(), side.send_cq.get(), side.recv_cq.get(), setup, handle);
+    if (setup.shared_receives) side.srq = make_srq(pd.get(), setup.recv_wr, setup.sge);
+    side.qp = make_qp(pd.get(), side.send_cq.get(), side.recv_cq.get(), setup, handle, side.srq.get());
     return side;
   }
   Side a, b;

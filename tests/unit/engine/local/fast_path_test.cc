@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The fast path of small requests is an optimisation and nothing else: the same random programs, with and without
-// it, end with the same completions, bytes, counters, PSNs and states.
+// The fast path of small requests is an optimisation and nothing else: the same random programs, with and
+// without it, end with the same completions, bytes, counters, PSNs and states.
 #include "engine/local/fast_path.h"
 
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include "adapter/traffic.h"
 #include "engine/objects/fast_path_state.h"
 #include "engine/objects/qp.h"
+#include "engine/qp_state/pending_flags.h"
 #include "unit/engine/scene.h"
 
 namespace verbena {
@@ -26,9 +27,9 @@ constexpr uint32_t kPrograms = 60;
 constexpr uint32_t kPrograms = 200;
 #endif
 constexpr uint32_t kSteps = 50;
-constexpr uint32_t kSlots = 64;         // of receive buffers
+constexpr uint32_t kSlots = 64;  // of receive buffers
 constexpr uint32_t kSlotSize = 640;
-constexpr uint32_t kArea = 8192;        // of each other kind of memory
+constexpr uint32_t kArea = 8192;  // of each other kind of memory
 
 enum class StepKind : uint8_t { kReceive, kSend, kWrite, kRead, kAtomic, kPoll };
 
@@ -57,6 +58,7 @@ class ProgramGenerator {
     RandomProgram program;
     QpSetup& setup = program.setup;
     setup.inline_size = below(3) * 64;
+    setup.shared_receives = chance(3);
     setup.all_signaled = chance(3);
     setup.rnr_retry = 0;
     setup.timeout = 1;  // 8.2 us: a peer in ERR does not answer
@@ -86,9 +88,9 @@ class ProgramGenerator {
   bool chance(uint32_t one_in) { return below(one_in) == 0; }
 
   ProgramStep next(bool fails) {
-    constexpr StepKind kKinds[] = {StepKind::kReceive, StepKind::kReceive, StepKind::kReceive, StepKind::kSend,
-                                   StepKind::kSend,    StepKind::kSend,    StepKind::kWrite,   StepKind::kRead,
-                                   StepKind::kAtomic,  StepKind::kPoll};
+    constexpr StepKind kKinds[] = {
+        StepKind::kReceive, StepKind::kReceive, StepKind::kReceive, StepKind::kSend,   StepKind::kSend,
+        StepKind::kSend,    StepKind::kWrite,   StepKind::kRead,    StepKind::kAtomic, StepKind::kPoll};
     constexpr uint32_t kLengths[] = {0, 1, 7, 8, 9, 31, 32, 33, 64, 95, 96, 97, 128, 255, 256, 257, 500};
     ProgramStep step{};
     step.kind = kKinds[below(std::size(kKinds))];
@@ -126,7 +128,8 @@ class ProgramGenerator {
   }
 
   std::mt19937 random_;
-  bool around_a_limit_ = false;  // all lengths are 8 and 9: a message one byte longer than the buffer is common
+  bool around_a_limit_ =
+      false;  // all lengths are 8 and 9: a message one byte longer than the buffer is common
 };
 
 // What a side has, apart from its queue pair.
@@ -151,7 +154,7 @@ class ProgramRun {
       wait_until_idle(step.side);
     }
     for (const int side : {0, 1}) {
-      log_ << "side " << side << " ends in state " << qp(side).state.load() << "\n";
+      log_ << "side " << side << " ends in state " << state_of(qp(side)) << "\n";
       EXPECT_EQ(to_state(&qp(side), IBV_QPS_ERR), 0);
     }
     for (const int side : {0, 1}) finish(side);
@@ -173,7 +176,7 @@ class ProgramRun {
         return poll_both();
       case StepKind::kReceive:
         sges = cut(own.in, uint64_t{own.receives++} * kSlotSize, step);
-        log_ << "receive: " << receive(&qp(step.side), sges, wr_id) << "\n";
+        log_ << "receive: " << post_receive(step.side, sges, wr_id) << "\n";
         return;
       case StepKind::kRead:
         sges = cut(own.read, step.at, step);
@@ -194,6 +197,18 @@ class ProgramRun {
     Qp& poster = qp(step.side);
     log_ << "post " << step.opcode << " of " << step.length << ": " << post(&poster, wr) << "\n";
     if (poster.fast.small_size != 0 || poster.fast.rdma) ++fast_;
+  }
+
+  // As a verb finds it: what the peer has reported is acted on.
+  static ibv_qp_state state_of(Qp& qp) {
+    act_on_pending_flags(qp);
+    std::lock_guard lock(qp.send_lock);
+    return qp.state.load();
+  }
+
+  int post_receive(int index, const Sges& sges, uint64_t wr_id) {
+    Srq* const srq = side(index).srq.get();
+    return srq != nullptr ? receive(srq, sges, wr_id) : receive(&qp(index), sges, wr_id);
   }
 
   static Sges cut(const Region& region, uint64_t at, const ProgramStep& step) {
@@ -246,13 +261,17 @@ class ProgramRun {
   // Everything that was posted has completed; then what is left to compare.
   void finish(int index) {
     const int64_t end = now_ns() + 20'000'000'000;
-    while (received_[index] < memory_[index].receives && now_ns() < end) poll_both();
+    // What was posted to an SRQ stays there.
+    const bool all_complete = side(index).srq == nullptr;
+    while (all_complete && received_[index] < memory_[index].receives && now_ns() < end) poll_both();
     poll_both();
-    EXPECT_EQ(received_[index], memory_[index].receives);
+    if (all_complete) {
+      EXPECT_EQ(received_[index], memory_[index].receives);
+    }
     const SharedQp& shared = *qp(index).shared;
     log_ << "counters: " << shared.requests_out << " " << shared.bytes_out << " " << shared.requests_in << " "
-         << shared.bytes_in << " " << shared.sq_posted << " " << shared.rq_posted << " " << shared.rq_taken << " psn "
-         << shared.send_psn << " " << shared.expected_psn << " msn " << shared.msn << "\n";
+         << shared.bytes_in << " " << shared.sq_posted << " " << shared.rq_posted << " " << shared.rq_taken
+         << " psn " << shared.send_psn << " " << shared.expected_psn << " msn " << shared.msn << "\n";
     log_ << "through the port:";
     for (const uint64_t count : traffic_of(shared)) log_ << " " << count;
     log_ << "\n";
@@ -266,8 +285,8 @@ class ProgramRun {
   std::array<uint32_t, 2> received_{};
   uint64_t fast_ = 0;
   std::ostringstream log_;
-  // A log for each queue: a responder that fails is flushed by a service thread, so that the order between the
-  // queues is one of time.
+  // A log for each queue: a responder that fails is flushed by a service thread, so that the order between
+  // the queues is one of time.
   struct Completions {
     std::ostringstream received, sent;
   };
@@ -310,7 +329,8 @@ TEST(FastPath, ChangesNoResultOfRandomPrograms) {
   EXPECT_EQ(slow, 0u);
 }
 
-// The requester knows of receives that are posted at the peer. When the peer is connected again, there are others.
+// The requester knows of receives that are posted at the peer. When the peer is connected again, there are
+// others.
 TEST(FastPath, ForgetsTheReceivesOfAPeerThatWasReset) {
   QpSetup setup;
   setup.rnr_retry = 0;
@@ -330,6 +350,48 @@ TEST(FastPath, ForgetsTheReceivesOfAPeerThatWasReset) {
   ASSERT_EQ(receive(*pair.b, {to.sge(0, 64)}), 0);
   EXPECT_EQ(send_one(), IBV_WC_SUCCESS);  // off the fast path: the peer has changed
   EXPECT_EQ(send_one(), IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
+// Two pieces inline, as UCX sends them, into an SRQ that is armed.
+TEST(FastPath, TakesFromASharedReceiveQueue) {
+  QpSetup setup;
+  setup.inline_size = 64;
+  setup.shared_receives = true;
+  Pair pair(setup);
+  Region from(pair.pd.get(), 64), to(pair.pd.get(), 128);
+  from.fill(5);
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(receive(pair.b.srq.get(), {to.sge(64 * i, 64)}, 70 + i), 0);
+  ibv_srq_attr limit{0, 0, 1};
+  ASSERT_EQ(modify_srq(pair.b.srq.get(), &limit, IBV_SRQ_LIMIT), 0);
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(send(*pair.a, {from.sge(i, 9), from.sge(32, 8)}, i, IBV_SEND_SIGNALED | IBV_SEND_INLINE), 0);
+    EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
+    const ibv_wc wc = pair.b.received();
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.wr_id, 70 + i);
+    EXPECT_EQ(wc.byte_len, 17u);
+    EXPECT_EQ(memcmp(to.data() + 64 * i, from.data() + i, 9), 0);
+    EXPECT_EQ(memcmp(to.data() + 64 * i + 9, from.data() + 32, 8), 0);
+  }
+  EXPECT_TRUE((*pair.a)->fast.is_shared);
+  EXPECT_EQ(async_event(pair.context.get()).type, uint32_t{IBV_EVENT_SRQ_LIMIT_REACHED});
+}
+
+// The WQE is taken, and the slow path fails the message for it.
+TEST(FastPath, LeavesAWqeThatIsTooSmallToTheSlowPath) {
+  QpSetup setup;
+  setup.shared_receives = true;
+  Pair pair(setup);
+  Region from(pair.pd.get(), 64), to(pair.pd.get(), 64);
+  for (const uint32_t room : {64u, 4u}) ASSERT_EQ(receive(pair.b.srq.get(), {to.sge(0, room)}, room), 0);
+  ASSERT_EQ(send(*pair.a, {from.sge(0, 8)}), 0);  // the path is looked up
+  EXPECT_EQ(pair.b.received().wr_id, 64u);
+  ASSERT_EQ(send(*pair.a, {from.sge(0, 8)}), 0);
+  const ibv_wc wc = pair.b.received();
+  EXPECT_EQ(wc.status, IBV_WC_LOC_LEN_ERR);
+  EXPECT_EQ(wc.wr_id, 4u);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.a.sent().status, IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST(FastPath, IsNeverTakenWhileSwitchedOff) {

@@ -19,17 +19,6 @@
 namespace verbena {
 namespace {
 
-struct DestroyMore : Destroy {
-  using Destroy::operator();
-  void operator()(Srq* srq) const {
-    uint32_t async_events;
-    EXPECT_EQ(destroy_srq(srq, &async_events), 0);
-  }
-  void operator()(Xrcd* xrcd) const { EXPECT_EQ(close_xrcd(xrcd), 0); }
-};
-using OwnedSrq = std::unique_ptr<Srq, DestroyMore>;
-using OwnedXrcd = std::unique_ptr<Xrcd, DestroyMore>;
-
 // What one process tells the other through shared memory.
 struct Numbers {
   std::atomic<uint32_t> producer[8];  // QPN
@@ -60,7 +49,7 @@ int post(Srq* srq, uint64_t wr_id, Sges sges) {
 // Sends messages of `length` bytes that begin with the producer's number, until told to stop or the pipe
 // ends.
 int produce(const Child& parent, const SharedNumbers& numbers, const GidEntry& gid, uint32_t number,
-         uint32_t length, uint32_t count) {
+            uint32_t length, uint32_t count) {
   const Owned<Context> context = open_device();
   const Owned<Pd> pd = make_pd(context.get());
   const Owned<Cq> cq = make_cq(context.get());
@@ -118,7 +107,7 @@ struct Receivers {
   Owned<Pd> pd = make_pd(context.get());
   Region memory{pd.get(), size_t{kSlots} * kRoom};
   Owned<Cq> cq = make_cq(context.get(), 1024);
-  OwnedSrq srq;
+  Owned<Srq> srq;
   std::vector<Owned<Qp>> qps;
 };
 
@@ -218,7 +207,7 @@ int receive_for(const Child& parent, const SharedNumbers& numbers, const GidEntr
   const Owned<Context> context = open_device();
   Xrcd* opened = nullptr;
   if (open_xrcd(context.get(), domain_fd, O_CREAT, &opened) != 0) return 1;
-  const OwnedXrcd xrcd(opened);
+  const Owned<Xrcd> xrcd(opened);
   Qp* qp = nullptr;
   if (create_xrc_recv_qp(xrcd.get(), 7, &qp) != 0) return 2;
   numbers->receiver[0] = qp_number(qp);
@@ -286,11 +275,11 @@ TEST_P(XrcOfThreeProcesses, AMessageGoesToTheSrq) {
     const Owned<Cq> cq = make_cq(context.get());
     Xrcd* opened = nullptr;
     ASSERT_EQ(open_xrcd(context.get(), file, 0, &opened), 0);  // the receiver's
-    const OwnedXrcd xrcd(opened);
+    const Owned<Xrcd> xrcd(opened);
     ibv_srq_attr attr{4, 1, 0};
     Srq* made = nullptr;
     ASSERT_EQ(create_srq(pd.get(), &attr, {xrcd.get(), cq.get()}, 0, &made), 0);
-    const OwnedSrq srq(made);
+    const Owned<Srq> srq(made);
     Region memory(pd.get(), GetParam());
     ASSERT_EQ(post(srq.get(), 11, {memory.sge(0, GetParam())}), 0);
     numbers->srqn = srq_number(srq.get());
@@ -333,11 +322,11 @@ TEST_P(XrcOfThreeProcesses, AMessageThatWaitsIsWokenByPosting) {
     const Owned<Cq> cq = make_cq(context.get());
     Xrcd* opened = nullptr;
     ASSERT_EQ(open_xrcd(context.get(), file, 0, &opened), 0);
-    const OwnedXrcd xrcd(opened);
+    const Owned<Xrcd> xrcd(opened);
     ibv_srq_attr attr{4, 1, 0};
     Srq* made = nullptr;
     ASSERT_EQ(create_srq(pd.get(), &attr, {xrcd.get(), cq.get()}, 0, &made), 0);
-    const OwnedSrq srq(made);
+    const Owned<Srq> srq(made);
     Region memory(pd.get(), GetParam());
     numbers->srqn = srq_number(srq.get());
     sender.command('g');

@@ -26,6 +26,11 @@ constexpr SpaceTypes kSpaces[] = {
 
 void address_unanswered(void* self) {
   auto& id = *static_cast<Id*>(self);
+  VERBENA_WARN(
+      cm_no_route,
+      "rdma_resolve_addr: nobody answers for %s: it is no address of this machine, and the node has no "
+      "network (verbena run --ip or --roce)",
+      to_text(id.destination).c_str());
   id.raise_and_go(id.new_event(EventType::kAddressError, -ETIMEDOUT), Stage::kAddressQuery,
                   Stage::kAddressBound);
 }

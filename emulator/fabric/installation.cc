@@ -49,7 +49,7 @@ int find_installation(Installation* out, std::string* problem) {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) {
-    *problem = "cannot read /proc/self/exe: " + error.message();
+    *problem = "cannot read /proc/self/exe: " + error.message() + " (mount /proc)";
     return ENOENT;
   }
   return find_installation_from(self.parent_path().string(), out, problem);

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "fabric/descriptor.h"
 #include "fabric/device_tree.h"
 #include "fabric/node.h"
@@ -65,7 +67,11 @@ int build_node(const std::string& folder, const DeviceTable& devices, const Netw
   if (error == 0) error = write_device_tree(folder, devices);
   if (error == 0) error = NodeDirectory::create(directory_path(folder).c_str(), devices);
   if (error == 0 && chmod(directory_path(folder).c_str(), 0600) != 0) error = errno;
-  return error == 0 ? 0 : fail_errno(error, problem, "cannot build the node in " + folder);
+  if (error == 0) return 0;
+  return fail(
+      error, problem,
+      "cannot build the node in " + folder + ": " + std::strerror(error) +
+          (error == EFBIG ? " (raise ulimit -f)" : " (XDG_RUNTIME_DIR or TMPDIR names another folder)"));
 }
 
 int mend_node(const std::string& node, const NodeDirectory& directory, const NetworkKey& key,

@@ -254,7 +254,7 @@ void add_check(CLI::App& app, CommandLine& line) {
     if (options->list) {
       line.action = [] {
         std::fputs(list_of_rules().c_str(), stdout);
-        return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+        return printed();
       };
       return;
     }

@@ -44,7 +44,7 @@ int clean(const CleanOptions& options) {
     if (!only_look) sweep_nodes(folder);
   }
   std::printf("%u %s %s\n", removed, removed == 1 ? "node" : "nodes", describe(Removal::kRemoved, only_look));
-  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  if (printed() != 0) return kFailed;
   return good ? 0 : kFailed;
 }
 

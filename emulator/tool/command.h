@@ -87,4 +87,7 @@ std::vector<std::string> program_of(const CLI::App& command, const CommandLine& 
 // Prints "verbena: `problem`" to stderr and returns kFailed.
 int failed(const std::string& problem);
 
+// Flushes standard output. 0; kFailed, after saying so, if not all of it could be written, also before.
+int printed();
+
 }  // namespace verbena::tool

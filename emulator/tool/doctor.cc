@@ -31,7 +31,7 @@ int report(const Findings& findings, const char* consequence) {
     std::printf("Nothing stands in the way.\n");
   else
     std::printf("%d of %d %s.\n", static_cast<int>(bad), static_cast<int>(findings.size()), consequence);
-  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  if (printed() != 0) return kFailed;
   return bad == 0 ? 0 : kFailed;
 }
 

@@ -46,7 +46,7 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-bool examine_rights(const std::string& path, Findings* findings) {
+bool has_plain_rights(const std::string& path, Findings* findings) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return true;
   const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != geteuid();
@@ -177,6 +177,10 @@ void examine_libraries(const std::string& path, Findings* findings) {
 
 }  // namespace
 
+void examine_rights(const std::string& name, Findings* findings) {
+  has_plain_rights(find_program(name), findings);
+}
+
 void examine_program(const std::string& name, Findings* findings) {
   std::string path = find_program(name);
   if (path.empty() || access(path.c_str(), F_OK) != 0) {
@@ -188,7 +192,7 @@ void examine_program(const std::string& name, Findings* findings) {
         {Verdict::kBad, path, "cannot be executed", "chmod +x, or name the program that runs it"});
     return;
   }
-  bool good = examine_rights(path, findings);
+  bool good = has_plain_rights(path, findings);
   const std::string named = path;
   std::string script;
   for (int depth = 0; depth < kDeepestScript; ++depth) {

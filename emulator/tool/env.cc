@@ -20,7 +20,7 @@ int env(const NodeOptions& options) {
   if (prepare(options, getppid(), &environment, &problem) != 0) return failed(problem);
   for (const Variable& variable : environment)
     std::printf("export %s=%s\n", variable.name.c_str(), shell_quoted(variable.value).c_str());
-  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  return printed();
 }
 
 }  // namespace

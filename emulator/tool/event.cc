@@ -87,7 +87,7 @@ int event(const EventOptions& options) {
   if (error != 0) return failed(path + ": " + std::strerror(error));
   std::printf("%s: %s, %u %s on the node\n", options.device.c_str(), options.what.c_str(), told,
               told == 1 ? "process" : "processes");
-  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  return printed();
 }
 
 }  // namespace

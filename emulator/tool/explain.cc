@@ -51,23 +51,31 @@ std::string text_of(const findings::Rule& rule) {
       rule.rule, rule.source, rule.remedy, rule.example);
 }
 
-// "0x93", "147"
-bool is_vendor_error(const std::string& word, const Diagnostic& diagnostic) {
+// "0x93", "147". False: `word` is no number.
+bool read_number(const std::string& word, uint32_t* number) {
   const bool is_hex = word.starts_with("0x") || word.starts_with("0X");
-  uint32_t number = 0;
   const char* const begin = word.data() + (is_hex ? 2 : 0);
   const char* const end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(begin, end, number, is_hex ? 16 : 10);
-  if (error != std::errc{} || rest != end) return false;
-  const VendorErrorText* const row = vendor_error_of(diagnostic);
-  return row != nullptr && static_cast<uint32_t>(row->error) == number;
+  const auto [rest, error] = std::from_chars(begin, end, *number, is_hex ? 16 : 10);
+  return error == std::errc{} && rest == end;
 }
 
-// "REM_ACCESS_ERR", with or without IBV_WC_.
-bool is_status(std::string word, const Diagnostic& diagnostic) {
-  if (word.starts_with("IBV_WC_")) word.erase(0, 7);
+bool is_vendor_error(const std::string& word, const Diagnostic& diagnostic) {
+  uint32_t number = 0;
   const VendorErrorText* const row = vendor_error_of(diagnostic);
-  return row != nullptr && status_word(row->status) == word;
+  return row != nullptr && read_number(word, &number) && static_cast<uint32_t>(row->error) == number;
+}
+
+// "REM_ACCESS_ERR", with or without IBV_WC_; or the number that programs print, if it is no vendor_err.
+bool is_status(std::string word, const Diagnostic& diagnostic) {
+  const VendorErrorText* const row = vendor_error_of(diagnostic);
+  if (row == nullptr) return false;
+  uint32_t number = 0;
+  if (read_number(word, &number))
+    return find_vendor_error(number)->error == VendorError::none &&
+           static_cast<uint32_t>(row->status) == number;
+  if (word.starts_with("IBV_WC_")) word.erase(0, 7);
+  return status_word(row->status) == word;
 }
 
 int explain(const ExplainOptions& options) {
@@ -90,7 +98,7 @@ int explain(const ExplainOptions& options) {
         "{} is no code of the log, no vendor_err, no status and no rule of check: verbena explain --list",
         options.word));
   std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  return printed();
 }
 
 }  // namespace
@@ -104,6 +112,7 @@ void add_explain(CLI::App& app, CommandLine& line) {
       "  verbena explain send_queue_full\n"
       "  verbena explain 0x93\n"
       "  verbena explain REM_ACCESS_ERR\n"
+      "  verbena explain 12                       a status, as programs print it\n"
       "  verbena explain mr-range                 a finding of verbena check\n"
       "  verbena explain --list");
   auto options = std::make_shared<ExplainOptions>();

@@ -33,7 +33,7 @@ int answer_extcap(const Extcap& extcap) {
         "arg {number=1}{call=--node}{display=Node}{tooltip=as of verbena run "
         "--node}{type=string}{required=false}\n"
         "arg {number=2}{call=--ring}{display=Memory of each process (MiB)}{type=unsigned}{default=16}");
-  return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  return printed();
 }
 
 }  // namespace verbena::tool

@@ -230,9 +230,10 @@ class Reader : public TomlReader {
                     "gid_change, address_change or device_fatal");
     for (const auto& [key, node] : table)
       if (key != "what" && !read_entry(key.str(), node, &rule)) return false;
-    if (rule.what == Fault::kFail && rule.vendor_err == 0) return refuse(table, "fail needs an error");
+    if (rule.what == Fault::kFail && rule.vendor_err == 0)
+      return refuse(table, "fail needs an error: error = \"rkey_unknown\" (verbena explain --list)");
     if ((bit(rule.what) & kTimed) != 0 && rule.most_ns == 0)
-      return refuse(table, std::string(word_of(rule.what)) + " needs a time");
+      return refuse(table, std::string(word_of(rule.what)) + " needs a time: time = \"100us\"");
     out_->rules.push_back(rule);
     return true;
   }

@@ -29,6 +29,9 @@ using Findings = std::vector<Finding>;
 // doctor_program.cc: looks for `name` as execvp(3) does.
 void examine_program(const std::string& name, Findings* findings);
 
+// doctor_program.cc: one finding if the program has more rights than its user, so that it sees no device.
+void examine_rights(const std::string& name, Findings* findings);
+
 // doctor_machine.cc: the libraries, the device file, limits, variables.
 void examine_installation(Findings* findings);
 void examine_rdma_libraries(Findings* findings);

@@ -33,7 +33,8 @@ class HelpText : public CLI::Formatter {
     std::string line = CLI::Formatter::make_usage(app, std::move(name));
     if (!app->get_prefix_command()) return line;
     while (!line.empty() && line.back() == '\n') line.pop_back();
-    return line + " [--] PROGRAM [ARGUMENTS...]\n";
+    const bool is_needed = app->get_name() == "run" || app->get_name() == "check";
+    return line + (is_needed ? " [--] PROGRAM [ARGUMENTS...]\n" : " [[--] PROGRAM [ARGUMENTS...]]\n");
   }
 };
 

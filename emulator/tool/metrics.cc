@@ -26,7 +26,7 @@ int metrics(const MetricsOptions& options) {
     good = good && nodes.back().problem.empty();
   }
   std::fputs(metrics_as_text(nodes, options.each_qp).c_str(), stdout);
-  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  if (printed() != 0) return kFailed;
   return good ? 0 : kFailed;
 }
 

@@ -241,4 +241,9 @@ int failed(const std::string& problem) {
   return kFailed;
 }
 
+int printed() {
+  const bool flushed = std::fflush(stdout) == 0;
+  return flushed && std::ferror(stdout) == 0 ? 0 : failed("cannot write to standard output");
+}
+
 }  // namespace verbena::tool

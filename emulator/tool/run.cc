@@ -17,6 +17,7 @@
 #include "tool/command.h"
 #include "tool/environment.h"
 #include "tool/faults_file.h"
+#include "tool/finding.h"
 #include "tool/program.h"
 #include "tool/rdma_libraries.h"
 
@@ -30,6 +31,15 @@ void warn_of_unknown_rdma_core() {
   if (find_installation(&installation, &problem) != 0) return;  // reported by prepare()
   const std::string unknown = unknown_rdma_core(installation);
   if (!unknown.empty()) std::fprintf(stderr, "verbena: %s\n", unknown.c_str());
+}
+
+// Nor do the programs that it starts see one: the loader takes LD_PRELOAD out of their environment.
+void warn_of_rights(const std::string& program) {
+  Findings findings;
+  examine_rights(program, &findings);
+  for (const Finding& each : findings)
+    std::fprintf(stderr, "verbena: %s %s: it sees no device: %s\n", each.where.c_str(), each.what.c_str(),
+                 each.remedy.c_str());
 }
 
 void warn_of_strangers(const NodeOptions& options) {
@@ -77,6 +87,7 @@ int run(const RunOptions& run_options, const std::string& plan, const Schedule& 
   if (prepare(options, getpid(), &environment, &problem) != 0) return failed(problem);
   warn_of_unknown_rdma_core();
   warn_of_strangers(options);
+  warn_of_rights(program[0]);
   for (const Variable& variable : environment)
     if (setenv(variable.name.c_str(), variable.value.c_str(), 1) != 0) return failed(std::strerror(errno));
   if (!plan.empty() && setenv(faults::kVariable, plan.c_str(), 1) != 0) return failed(std::strerror(errno));

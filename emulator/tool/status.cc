@@ -27,7 +27,7 @@ int status(const StatusOptions& options) {
   }
   const std::string report = options.json ? status_as_json(nodes) : status_as_text(nodes);
   std::fputs(report.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+  if (printed() != 0) return kFailed;
   return good ? 0 : kFailed;
 }
 

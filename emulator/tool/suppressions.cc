@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "tool/suppressions.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 
+#include <cstring>
 #include <fstream>
 
 namespace verbena::tool {
@@ -49,7 +51,10 @@ bool is_frame(const std::string& line) {
 
 bool read_suppressions(const std::string& path, std::vector<Suppression>* out, std::string* problem) {
   std::ifstream file(path);
-  if (!file) return *problem = "cannot read the suppressions in " + path, false;
+  if (!file) {
+    *problem = "cannot read the suppressions in " + path + ": " + std::strerror(errno);
+    return false;
+  }
   unsigned number = 0;
   const auto fail = [&](const char* what) {
     *problem = path + ":" + std::to_string(number) + ": " + what;

@@ -47,7 +47,7 @@ int print(const TopOptions& options) {
     sort_activity(now, options.state.order, options.state.reversed, &activity);
     const std::string report = options.json ? top_as_json(now, activity) : top_as_text(now, activity);
     std::fputs(report.c_str(), stdout);
-    if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
+    if (printed() != 0) return kFailed;
     before = std::move(now);
   }
   return 0;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "check/layer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "check/forks.h"
+#include "check/model.h"
 #include "check/operations.h"
 #include "findings/rules.h"
 #include "findings/variables.h"
@@ -51,6 +53,19 @@ constexpr CodeRule kCodeRules[] = {
     {"datagram_other_type", rule("datagram-stray")},
 };
 
+// Of the queue pair of this process that `said` begins with: where its oldest receive was posted. 0: unknown.
+StackId oldest_receive(const std::string& said) {
+  unsigned number = 0;
+  if (sscanf(said.c_str(), "QP %x", &number) != 1) return 0;
+  for (const Object* object : all_objects()) {
+    const auto* const qp = dynamic_cast<const QueuePair*>(object);
+    if (qp == nullptr || !qp->alive || qp->number_of_qp != number || is_parents(*qp)) continue;
+    const auto& queue = qp->srq != nullptr ? qp->srq->receives.requests : qp->receives.requests;
+    return queue.empty() ? 0 : queue.front().posted;
+  }
+  return 0;
+}
+
 }  // namespace
 
 void report_reason(const Stack& stack) {
@@ -61,7 +76,10 @@ void report_reason(const Stack& stack) {
   if (begin == std::string::npos || said.back() != ']') return;
   const std::string_view code = std::string_view(said).substr(begin + 2, said.size() - begin - 3);
   for (const CodeRule& each : kCodeRules)
-    if (each.code == code) report(each.rule, said.substr(0, begin), {{"posted here", keep_stack(stack)}});
+    if (each.code == code)
+      report(each.rule, said.substr(0, begin),
+             {{"posted here", keep_stack(stack)},
+              {"the receive was posted here", code == "datagram_no_room" ? oldest_receive(said) : 0}});
 }
 
 std::string take_reason() {

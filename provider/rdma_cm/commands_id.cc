@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // CREATE_ID, DESTROY_ID, MIGRATE_ID.
+#include "observe/log.h"
 #include "rdma_cm/call.h"
 #include "rdma_cm/events.h"
 #include "rdma_cm/open.h"
@@ -39,7 +40,11 @@ int take_out(Call& call, uint32_t id, Context** out) {
 int create_id(Call& call) {
   const auto& request = call.as<rdma_ucm_create_id>();
   const int type = qp_type_of(request);
-  if (type == 0) return EINVAL;
+  if (type == 0) {
+    VERBENA_WARN(cm_port_space,
+                 "rdma_create_id: there is no port space 0x%x: use one of enum rdma_port_space", request.ps);
+    return EINVAL;
+  }
 
   auto context = std::make_unique<Context>();
   context->file = call.file;

@@ -46,6 +46,11 @@ class Command(unittest.TestCase):
                                  capture_output=True, text=True)
         self.assertNotIn("nothing was checked", missing.stderr)
 
+    def test_a_datagram_that_does_not_fit_has_the_place_of_its_receive(self):
+        said = check(program="datagram-no-room").stderr
+        self.assertRegex(said, r"\n  posted here:\n(    #.*\n)+  the receive was posted here:\n    #0 ibv_post_recv .*\n"
+                               r"(    #.*\n)*    #\d main .*datagram-no-room\.c:")
+
     def test_a_report_that_cannot_be_written_is_told_first(self):
         told = subprocess.run([VERBENA, "check", "--json", "/no/such/folder/a.json", "--", "echo", "ran"], timeout=60,
                               check=False, capture_output=True, text=True)

@@ -34,6 +34,7 @@ TEST_F(ExplainCommand, TellsAllReasonsOfAStatus) {
   for (const char* code : {"message_too_long: ", "atomic_not_8_bytes: ", "receive_too_small: "})
     EXPECT_NE(outcome.out.find(code), std::string::npos) << outcome.out;
   EXPECT_EQ(verbena({"explain", "LOC_LEN_ERR"}).out, outcome.out);
+  EXPECT_EQ(verbena({"explain", "1"}).out, outcome.out);  // ib_send_bw: "Failed status 1"
 }
 
 TEST_F(ExplainCommand, TellsTheRulesOfCheck) {

@@ -74,6 +74,20 @@ TEST_F(RunCommand, SaysWhyAFileCannotBeRun) {
             "verbena: cannot run '" + script + "': it is run by /no/such/interpreter, which is not there\n");
 }
 
+TEST_F(RunCommand, TellsThatASetUserIdProgramSeesNoDevice) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program somebody else's";
+  const std::string path = folder_ + "/suid";
+  fs::copy_file("/usr/bin/env", path);
+  ASSERT_EQ(chown(path.c_str(), 12345, 0), 0);
+  ASSERT_EQ(chmod(path.c_str(), 04755), 0);
+  const Outcome outcome = verbena({"run", "--", path, "true"});
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.err;
+  EXPECT_EQ(
+      outcome.err.rfind("verbena: " + path + " is set-user-ID, so that the loader ignores LD_PRELOAD", 0), 0u)
+      << outcome.err;
+  EXPECT_EQ(verbena({"run", "--", "true"}).err, "");
+}
+
 // One line, and the help that has more.
 TEST_F(RunCommand, UsageIsToldByTheSubcommand) {
   const auto said = [&](const std::vector<std::string>& words) {
@@ -113,6 +127,17 @@ TEST_F(RunCommand, CheckNeedsTheChecker) {
   EXPECT_NE(outcome.err.find("/libverbena-check.so: build all of Verbena, or install its package"),
             std::string::npos)
       << outcome.err;
+}
+
+TEST_F(RunCommand, OutputThatCannotBeWrittenFails) {
+  const auto full = [&](const std::string& words) {
+    return run({"/bin/sh", "-c", std::string(VERBENA_COMMAND) + " " + words + " >/dev/full"}, environment_);
+  };
+  for (const char* words : {"explain --list", "check --list", "status", "env", "--help"}) {
+    const Outcome outcome = full(words);
+    EXPECT_TRUE(outcome.exited_with(1)) << words;
+    EXPECT_EQ(outcome.err, "verbena: cannot write to standard output\n") << words;
+  }
 }
 
 // Before the program runs, which may take long.

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 
 #include "adapter/clock.h"
 #include "cm/addresses.h"
+#include "observe/log.h"
 #include "unit/cm/scene.h"
 #include "unit/common/temporary_node.h"
 
@@ -39,6 +41,18 @@ TEST_F(Resolving, AnAddressNobodyHasIsNotAnsweredInTime) {
   ASSERT_EQ(resolve_address(id.get(), Ip("127.0.0.1"), Ip("203.0.113.7", 80), 300), 0);
   ASSERT_TRUE(next_is(inbox, EventType::kAddressError, -ETIMEDOUT));
   EXPECT_GE(now_ns() - begin, 300'000'000);
+}
+
+TEST_F(Resolving, AnAddressNobodyHasIsExplained) {
+  const LogLevel before = log_level;
+  log_level = LogLevel::kWarn;
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(resolve_address(id.get(), Ip("127.0.0.1"), Ip("203.0.113.7", 80), 1), 0);
+  EXPECT_TRUE(next_is(inbox, EventType::kAddressError, -ETIMEDOUT));
+  const std::string said = testing::internal::GetCapturedStderr();
+  log_level = before;
+  EXPECT_NE(said.find("nobody answers for 203.0.113.7"), std::string::npos) << said;
+  EXPECT_NE(said.find("the node has no network (verbena run --ip or --roce)"), std::string::npos) << said;
 }
 
 TEST_F(Resolving, MayBeTriedAgain) {

@@ -58,7 +58,9 @@ int send_request(const SlotAddress& owner, const void* request, size_t size, std
 
 int offer(const SlotAddress& owner, const void* message, size_t size, int descriptor) {
   MessageSocket connection;
-  return call_service(owner, ServiceNumber::kRequest, bytes_of(message, size), &connection, {&descriptor, 1});
+  const size_t count = descriptor >= 0 ? 1 : 0;
+  return call_service(owner, ServiceNumber::kRequest, bytes_of(message, size), &connection,
+                      {&descriptor, count});
 }
 
 }  // namespace verbena

@@ -37,7 +37,7 @@ void serve_request(const RequestHandler& handler, ServiceCall& call);
 int send_request(const SlotAddress& owner, const void* request, size_t size, std::byte* reply,
                  size_t* reply_size, int timeout_ms);
 
-// Passes a descriptor to `owner`, with a message that needs no reply. Never blocks.
+// Passes a descriptor to `owner`, with a message that needs no reply. -1: the message alone. Never blocks.
 // - EAGAIN: too many messages are queued there.
 // - ENOENT, ECONNREFUSED: the process is gone.
 // - Other errno: no descriptors, no memory.

@@ -140,14 +140,15 @@ bool move_huge_piece(HeldWrites& writes, int fd, const HeapPiece& piece) {
   return true;
 }
 
-// Copies pages that may be read, but whose file may have holes, for which no huge page may be free: `to` has
-// zeros for them already. False: the hardware has lost the bytes.
+// Copies pages that may be read, but whose file may have holes, for which no huge page may be free (EFAULT):
+// `to` has zeros for them already. False: the hardware has lost the bytes (EHWPOISON), or the kernel has no
+// memory for its own table of a page that may well be there (ENOMEM).
 bool copy_huge_pages(void* to, uint64_t from, uint64_t length, uint64_t page) {
   for (uint64_t done = 0; done < length; done += page) {
     const int error = populate(from + done, page, false);
     if (error == 0)
       memcpy(static_cast<char*>(to) + done, reinterpret_cast<const void*>(from + done), page);
-    else if (error != ENOMEM && error != EFAULT)
+    else if (error != EFAULT)
       return false;
   }
   return true;

@@ -323,9 +323,12 @@ void sweep_shared_heap() {
       if (range.shared && is_of(file, range)) return true;
     return false;
   };
-  // What a fork has made private needs no descriptor. A file of huge pages costs one.
+  // What a fork has made private needs no descriptor. A file of huge pages costs one; a peer that is stopped
+  // may have it mapped for long.
   const auto is_needless = [&](const File& file) {
-    return !is_shared(file) && !(file.takes_pages && file.page_size == small_page());
+    if (is_shared(file) || (file.takes_pages && file.page_size == small_page())) return false;
+    if (const int fd = own_pages_of(&file); fd >= 0) free_pages(fd, 0, kFileSize);
+    return true;
   };
   the.files.erase(std::remove_if(the.files.begin(), the.files.end(), is_needless), the.files.end());
   the.moved.clear();

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "boundary/check_version.h"
 #include "boundary/descriptors.h"
 #include "boundary/environment.h"
 
@@ -11,6 +12,14 @@ namespace verbena {
 void* next_definition(const char* name) {
   const int saved = errno;
   void* definition = dlsym(RTLD_NEXT, name);
+  errno = saved;
+  return definition;
+}
+
+void* next_definition(const char* name, const char* version) {
+  const int saved = errno;
+  void* definition = dlvsym(RTLD_NEXT, name, version);
+  if (definition == nullptr) dlerror();  // not for the program
   errno = saved;
   return definition;
 }
@@ -26,6 +35,7 @@ __attribute__((constructor)) void start() {
 #define VERBENA_FIND_REAL(name, ...) real_##name.find();
   VERBENA_REAL_FUNCTIONS(VERBENA_FIND_REAL)
 #undef VERBENA_FIND_REAL
+  real_munmap.find(VERBENA_CHECK_VERSION);
   if (has_node()) prepare_descriptors();
 }
 

@@ -35,6 +35,9 @@ Result failed(int error) {
 // dlsym(RTLD_NEXT, name) from this library. Preserves errno. nullptr: there is no definition.
 void* next_definition(const char* name);
 
+// The same for the definition with that version.
+void* next_definition(const char* name, const char* version);
+
 template <typename Function>
 class Real {
  public:
@@ -52,13 +55,17 @@ class Real {
   // False until it has been looked up for the first time.
   bool is_known() const { return function_.load(std::memory_order_acquire) != nullptr; }
   bool exists() { return function_.load(std::memory_order_acquire) != nullptr || find() != nullptr; }
-  Function* find() {
-    Function* function = reinterpret_cast<Function*>(next_definition(name_));
+  Function* find() { return note(next_definition(name_)); }
+  // That with the version comes before the others, if there is one.
+  void find(const char* version) { note(next_definition(name_, version)); }
+
+ private:
+  Function* note(void* definition) {
+    Function* const function = reinterpret_cast<Function*>(definition);
     if (function != nullptr) function_.store(function, std::memory_order_release);
     return function;
   }
 
- private:
   const char* name_;
   std::atomic<Function*> function_{nullptr};
 };

@@ -3,8 +3,10 @@
 // free(3), realloc(3) and munmap(2) of the program: is the memory still in use?
 //
 // The library is preloaded, so these definitions come before libc's, or before those of another allocator,
-// which they call. Their callers may hold any lock: if the model's is not to be had, the call goes unchecked
-// (report.h). Before the constructor of libc's own loader could look them up, a block is not freed.
+// which they call. munmap() stands behind the preload's, which calls it: dlsym(3) must not find either of
+// them (boundary/real.h, VERBENA_HOOK_OF_CALLS). Their callers may hold any lock: if the model's is not to be
+// had, the call goes unchecked (report.h). Before the constructor of libc's own loader could look them up, a
+// block is not freed.
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -14,6 +16,7 @@
 
 #include <atomic>
 
+#include "boundary/check_version.h"
 #include "check/kept_memory.h"
 #include "check/memory_hooks.h"
 #include "check/model.h"
@@ -120,7 +123,14 @@ __attribute__((visibility("default"))) void* realloc(void* memory, size_t size) 
   return result;
 }
 
-__attribute__((visibility("default"))) int munmap(void* memory, size_t length) {
+#if __has_attribute(symver)
+__attribute__((symver("munmap@" VERBENA_CHECK_VERSION)))
+#else
+__asm__(".symver called_munmap, munmap@" VERBENA_CHECK_VERSION);
+__attribute__((used))
+#endif
+__attribute__((visibility("default"))) int
+called_munmap(void* memory, size_t length) {
   check_released("munmap", reinterpret_cast<uintptr_t>(memory), length, true);
   Munmap* const function = next("munmap", real_munmap);
   return function != nullptr ? function(memory, length)

@@ -150,6 +150,18 @@ class Command(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(json.loads((self.path / "b.json").read_text())["findings"]), 1)
 
+    def test_dlsym_finds_the_munmap_of_libc(self):
+        """UCX and its like write a jump over what they find (provider/boundary/real.h)."""
+        program = ("import ctypes\n"
+                   "class Info(ctypes.Structure):\n"
+                   "    _fields_ = [(name, ctypes.c_char_p) for name in ('file', 'base', 'symbol', 'address')]\n"
+                   "info, libc = Info(), ctypes.CDLL(None)\n"
+                   "libc.dladdr(ctypes.cast(libc.munmap, ctypes.c_void_p), ctypes.byref(info))\n"
+                   "print(info.file.decode())\n")
+        done = subprocess.run([VERBENA, "check", "--", "/usr/bin/python3", "-c", program], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertIn("/libc.so", done.stdout, done.stderr)
+
     def test_nothing_is_left_behind(self):
         check()
         self.assertEqual([file for file in self.path.iterdir() if file.name.startswith("verbena-check.")], [])

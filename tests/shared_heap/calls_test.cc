@@ -4,6 +4,8 @@
 // mlock(2), and libc's own.
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -118,6 +120,24 @@ TEST_F(SharedHeapCalls, MunmapFreesTheMemory) {
   mr.reset();
   ASSERT_EQ(munmap(memory, 1024 * kPage), 0);
   EXPECT_LE(heap_size(), before + 64);
+}
+
+// As free(3) of a large block does. It leaves the file a second after the region ends, also when the device has been
+// closed and opened again in between.
+TEST_F(SharedHeapCalls, WhatLibcUnmapsLeavesTheFile) {
+  const long before = heap_size();
+  for (int round = 0; round < 2; ++round) {
+    uint8_t* const memory = map_pages(kPages);
+    Mr mr = register_filled(memory, kSize);
+    ASSERT_EQ(syscall(SYS_munmap, memory, kSize), 0);
+    mr.reset();
+    if (round != 0) break;
+    pd_.reset();
+    context_.reset();
+    SetUp();
+  }
+  for (int i = 0; i < 2000 && heap_size() > before; ++i) usleep(10000);
+  EXPECT_LE(heap_size(), before);
 }
 
 TEST_F(SharedHeapCalls, MapFixedOverAPart) {

@@ -2,7 +2,12 @@
 //
 // Registered memory of private huge pages (MAP_HUGETLB), and of transparent ones (MADV_HUGEPAGE).
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <atomic>
 #include <functional>
@@ -104,7 +109,45 @@ class SharedHeapHugePages : public HeapTest {
     if (const long more = Pool::free() - pages; more > 0) map_huge(static_cast<size_t>(more) * kHuge);
   }
 
+  // A descriptor of the heap's file that is mapped there.
+  static int open_file_at(const void* memory) {
+    struct stat file;
+    unsigned long inode = 0;
+    EXPECT_EQ(sscanf(mapping_of(memory).c_str(), "%*s %*s %*s %*s %lu", &inode), 1);
+    for (int fd = 0; fd < 1024; ++fd)
+      if (fstat(fd, &file) == 0 && file.st_ino == inode)
+        if (const int opened = open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+            opened >= 0 && is_heap_file(opened))
+          return opened;
+    ADD_FAILURE() << "the heap has no such file";
+    return -1;
+  }
+  static long kibibytes_in(int fd) {
+    struct stat file {};
+    return fstat(fd, &file) == 0 ? file.st_blocks / 2 : -1;
+  }
+  // madvise(2) with that advice fails in this thread from now on.
+  static bool refuse_advice(int advice, int error) {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(advice), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{sizeof program / sizeof program[0], program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  }
+
  private:
+  static bool is_heap_file(int fd) {
+    char target[64] = "";
+    return readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof target - 1) > 0 &&
+           strncmp(target, "/memfd:verbena-heap", 19) == 0;
+  }
+
   std::optional<Pool> pool_;
   std::vector<std::pair<void*, size_t>> mapped_;
 };
@@ -134,6 +177,32 @@ TEST_F(SharedHeapHugePages, LeaveTheFileWithMunmap) {
   EXPECT_TRUE(is_filled(memory, 0, kHuge));
   EXPECT_TRUE(is_filled(memory, 2 * kHuge, kSize));
   EXPECT_FALSE(kernel_reads(memory + kHuge));
+}
+
+// libc unmaps by itself what free(3) gives back, and no hook sees it. A peer that is stopped may have the
+// file mapped.
+TEST_F(SharedHeapHugePages, LeaveTheFileThatOthersHave) {
+  uint8_t* const memory = map_huge();
+  Mr mr = register_filled(memory, kSize);
+  const int file = open_file_at(memory);
+  EXPECT_EQ(kibibytes_in(file), static_cast<long>(kSize / 1024));
+  ASSERT_EQ(syscall(SYS_munmap, memory, kSize), 0);
+  mr.reset();
+  for (int i = 0; i < 2000 && kibibytes_in(file) != 0; ++i) usleep(10000);  // it is a second as a rule
+  EXPECT_EQ(kibibytes_in(file), 0);
+  close(file);
+}
+
+// The kernel has no memory for a page table: the page itself may be there.
+TEST_F(SharedHeapHugePages, KeepTheirBytesWithoutMemoryForTables) {
+  uint8_t* const memory = map_huge();
+  const Mr mr = register_filled(memory, kSize);
+  take_all_but(0);  // they go back one by one
+  std::thread([&] {
+    ASSERT_TRUE(refuse_advice(MADV_POPULATE_READ, ENOMEM));
+    madvise(memory, kSize, MADV_MERGEABLE);  // makes them private
+  }).join();
+  EXPECT_TRUE(is_filled(memory, 0, kSize));
 }
 
 TEST_F(SharedHeapHugePages, MoveWithFewFreeOnes) {

@@ -177,6 +177,19 @@ void free_slots(std::atomic<uint64_t>& freed, uint32_t index) {
   if (ahead < 0x8000'0000u) freed.store(before + ahead + 1, std::memory_order_release);
 }
 
+// The same in a send queue. Of a queue pair that fetches messages of tags, the completions of two CQs free
+// slots: one thread must not take back what another one has freed.
+void free_send_slots(Qp& qp, uint32_t index) {
+  if (!qp.own_requests) [[likely]]
+    return free_slots(qp.sq_freed, index);
+  uint64_t before = qp.sq_freed.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint32_t ahead = index - static_cast<uint32_t>(before);
+    if (ahead >= 0x8000'0000u) return;
+    if (qp.sq_freed.compare_exchange_weak(before, before + ahead + 1, std::memory_order_release)) return;
+  }
+}
+
 // A receive completion with an error is polled: its wr_id is known now. For `verbena status`.
 void note_error(const Qp& qp, const Cqe& entry, uint64_t wr_id) {
   if (entry.status == IBV_WC_WR_FLUSH_ERR) return;
@@ -210,7 +223,7 @@ void fill_origin(const Cqe& entry, ibv_wc* wc) {
   if (take_tag_completion(*cqe_owner.srq, cqe_owner.qp, entry, completion, wc))
     cq.rendezvous_due.store(true, std::memory_order_relaxed);
   if (cqe_owner.qp != nullptr && completion.send_number != 0)
-    free_slots(cqe_owner.qp->sq_freed, completion.send_number - 1);
+    free_send_slots(*cqe_owner.qp, completion.send_number - 1);
 }
 
 void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, uint32_t read_ahead, ibv_wc* wc,
@@ -255,7 +268,7 @@ void fill_wc(Cq& cq, const CqeOwner& cqe_owner, const Cqe& entry, bool eager, ui
     Qp& qp = *cqe_owner.qp;
     wc->opcode = static_cast<ibv_wc_opcode>(entry.opcode);
     wc->wr_id = entry.wr_id;
-    free_slots(qp.sq_freed, entry.index);
+    free_send_slots(qp, entry.index);
     qp.shared->sq_completed.store(qp.sq_freed.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 }

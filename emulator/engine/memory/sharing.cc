@@ -114,8 +114,14 @@ std::atomic<size_t> sweeps_done{0};
 
 void region_ended(Process& process) {
   if (!is_shared_heap_allowed()) return;
+  // The service thread sleeps until the next look, which is long after the first.
+  const bool is_late = sweeps_done.exchange(0, std::memory_order_relaxed) != 0;
+  if (region_end.exchange(now_ns(), std::memory_order_acq_rel) == 0 || is_late) process.membership().kick();
+}
+
+void forget_ended_regions() {
+  region_end.store(0, std::memory_order_release);
   sweeps_done.store(0, std::memory_order_relaxed);
-  if (region_end.exchange(now_ns(), std::memory_order_acq_rel) == 0) process.membership().kick();
 }
 
 int64_t sweep_heap_when_due() {
@@ -128,7 +134,7 @@ int64_t sweep_heap_when_due() {
       sweep_shared_heap();
     } catch (const std::bad_alloc&) {  // perhaps the next time
     }
-    sweeps_done.store(++done, std::memory_order_relaxed);
+    done = sweeps_done.compare_exchange_strong(done, done + 1, std::memory_order_relaxed) ? done + 1 : 0;
   }
   if (done < std::size(kSweeps)) return std::max<int64_t>(end + kSweeps[done] - now, 0);
   sweeps_done.store(0, std::memory_order_relaxed);

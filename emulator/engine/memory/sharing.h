@@ -33,6 +33,8 @@ void region_ended(Process& process);
 // Does so when it is time, in the service thread. Returns when to call it again, in ns from now; -1: not
 // before the next region ends.
 int64_t sweep_heap_when_due();
+// The device is closed. The service thread of the next process object knows nothing of those regions.
+void forget_ended_regions();
 
 // Serves a call of ServiceNumber::kRegion. In the service thread.
 void pass_region(Process& process, ServiceCall& call);

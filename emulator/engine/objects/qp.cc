@@ -3,6 +3,7 @@
 
 #include "engine/objects/fast_path_state.h"
 #include "engine/objects/flight.h"
+#include "engine/objects/own_requests.h"
 #include "engine/objects/process.h"
 #include "engine/objects/requester_context.h"
 #include "engine/objects/send_request.h"

@@ -25,6 +25,7 @@
 
 namespace verbena {
 
+class OwnRequests;
 class Process;
 class Transport;
 enum class VendorError : uint32_t;
@@ -95,7 +96,7 @@ struct Qp {
   HazardRecords hazards;  // of `process`
   ibv_qp_cap cap{};
   uint32_t sq_inline_stride = 0;
-  uint64_t sq_size = 0;
+  uint64_t sq_size = 0;  // requests of the program
   const std::unique_ptr<QpParts> parts;
   bool signal_all = false;
 
@@ -134,6 +135,7 @@ struct Qp {
   std::vector<std::byte> sq_inline;
 
   // ---- rarely used ----
+  std::unique_ptr<OwnRequests> own_requests;  // under send_lock; nullptr: it posts none
   ibv_qp_attr attr{};  // what modify_qp was given last
   Cq* recv_cq = nullptr;
   uint64_t user_handle = 0;

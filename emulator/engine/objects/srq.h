@@ -43,9 +43,7 @@ class Rendezvous {
   ~Rendezvous() = default;
 };
 
-// What a queue pair with such an SRQ has room for besides the program's requests: two for each message that it
-// fetches at the same time, one of them with a message of two headers.
-inline constexpr uint32_t kRendezvousRequests = 32;
+// What the queue pair tells the peer then: a message of two headers.
 inline constexpr uint32_t kRendezvousInline = 32;  // bytes
 
 // The owner's half of the tags of an SRQ (IBV_SRQT_TM). All under Srq::lock.

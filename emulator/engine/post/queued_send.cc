@@ -12,6 +12,7 @@
 #include "engine/completion/send_completion.h"
 #include "engine/datagram/datagram.h"
 #include "engine/objects/context.h"
+#include "engine/objects/own_requests.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/send_request.h"
 #include "engine/objects/transport.h"
@@ -62,6 +63,12 @@ SendRequest read_request(const Qp& qp, const ibv_send_wr& wr, uint64_t number) {
 
 }  // namespace
 
+uint64_t places_in_use(const Qp& qp) {
+  const uint64_t freed = qp.sq_freed.load(std::memory_order_acquire);
+  const uint64_t own = qp.own_requests ? qp.own_requests->in_use(freed) : 0;
+  return qp.sq_posted - freed - own;
+}
+
 void keep_request(Qp& qp, const SendRequest& request) {
   const uint64_t place = request.number & (qp.sq.size() - 1);
   SendRequest& kept = qp.sq[place];
@@ -102,7 +109,7 @@ void keep_request(Qp& qp, const SendRequest& request) {
                  wr.send_flags, why);
     return error;
   }
-  if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size) {
+  if (places_in_use(qp) >= qp.sq_size) {
     VERBENA_WARN(
         send_queue_full,
         "ibv_post_send: QP 0x%06x: send queue full: %llu posted, %llu freed by polled completions, room for "

@@ -14,6 +14,9 @@ struct SendRequest;
 // ERR it is flushed. errno values as post_send (emulator.h). The caller holds send_lock, and no hazard guard.
 int post_to_queue(Qp& qp, const ibv_send_wr& wr);
 
+// Places of the send queue that the program's requests take. The caller holds send_lock.
+uint64_t places_in_use(const Qp& qp);
+
 // Keeps `request` in the send queue, in the slot of its number: it, its SGEs and its inline data are copied. The
 // caller holds send_lock.
 void keep_request(Qp& qp, const SendRequest& request);

@@ -9,6 +9,7 @@
 
 #include "engine/completion/tag_operations.h"
 #include "engine/objects/cq.h"
+#include "engine/objects/own_requests.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/send_request.h"
@@ -60,6 +61,7 @@ void put_back(Srq& srq, const Job& job) {
 void post_own(Qp& qp, SendRequest& request) {
   request.number = qp.sq_posted;
   qp.transport->expect_request(qp, request.number);
+  qp.own_requests->note(request.number);
   ++qp.sq_posted;
   qp.shared->sq_posted.store(qp.sq_posted, std::memory_order_relaxed);
   keep_request(qp, request);
@@ -106,8 +108,8 @@ Started start_job(Qp& qp, const Job& job) {
     end_rendezvous(*qp.srq, qp, job.index, UINT64_MAX, true);
     return Started::kNever;
   }
-  const uint64_t wanted = job.entry.length != 0 ? 2 : 1;
-  if (qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) + wanted > qp.sq_size)
+  const uint32_t wanted = job.entry.length != 0 ? 2 : 1;
+  if (!qp.own_requests->has_room(qp.sq_freed.load(std::memory_order_acquire), wanted))
     return Started::kNoRoom;
   if (job.entry.length != 0) post_read(qp, job);
   post_end(qp, job);

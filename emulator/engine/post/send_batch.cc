@@ -12,6 +12,7 @@
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/post/post_send.h"
+#include "engine/post/queued_send.h"
 #include "engine/qp_state/error_flow.h"
 #include "engine/qp_state/pending_flags.h"
 #include "engine/requester/send_limits.h"
@@ -44,7 +45,7 @@ int check_batch(Qp& qp, const ibv_send_wr* wr) {
       return error;
     }
   }
-  const uint64_t used = qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire);
+  const uint64_t used = places_in_use(qp);
   if (used + count > qp.sq_size) {
     VERBENA_WARN(
         send_queue_full,

@@ -21,6 +21,7 @@
 #include "engine/objects/context.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/memory_objects.h"
+#include "engine/objects/own_requests.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/send_request.h"
@@ -134,11 +135,11 @@ int make_receive_queue(Qp& qp) {
 }
 
 void make_send_queue(Qp& qp) {
-  // The send queue also fetches the messages of tags: room that the program is not told of.
+  // The send queue also fetches the messages of tags: places that are not the program's.
   const bool fetches = qp.srq != nullptr && qp.srq->tags;
+  if (fetches) qp.own_requests = std::make_unique<OwnRequests>();
   qp.sq_size = qp.cap.max_send_wr;
-  if (fetches) qp.sq_size += kRendezvousRequests;
-  qp.sq.resize(std::bit_ceil(qp.sq_size));
+  qp.sq.resize(std::bit_ceil(qp.sq_size + (fetches ? kRendezvousRequests : 0)));
   qp.sq_sges.resize(qp.sq.size() * qp.cap.max_send_sge);
   qp.sq_inline_stride = std::max(qp.cap.max_inline_data, fetches ? kRendezvousInline : kAtomicWriteSize);
   qp.sq_inline.resize(qp.sq.size() * qp.sq_inline_stride);

@@ -122,7 +122,7 @@ void Connections::remove_route(const Qp& qp) {
 }
 
 bool Connections::begins(const RemotePath& path) const {
-  return path.to == kThisNode ? self_ < path.process : path.from <= path.to;
+  return path.to == kThisNode ? connects_within_node(self_, path.process) : path.from <= path.to;
 }
 
 Route* Connections::find_route(uint32_t qpn) {
@@ -174,8 +174,6 @@ void Connections::find_peer(Route& route, int64_t now) {
   if (route.peer) {
     if (route.peer->connected.load(std::memory_order_relaxed))
       bind(route, route.peer);
-    else if (path.to == kThisNode && path.process < self_ && other_may_begin)
-      seek(route.qp->shared->qpn);
     else if (!route.peer->gone && now >= route.asked_at + kAskAgain)
       route.asked_at = now,
       request_connection(path.to, path.from, Target::of_process(route.peer->id), 0, route.peer);
@@ -261,6 +259,8 @@ void Connections::request_connection(const NetAddress& to, const NetAddress& fro
   publish();
 }
 
+// The other process may be about to connect to this one, or be asked by it to connect: one of the two makes
+// the connection, under its progress lock.
 void Connections::request_connection_within(const Target& target) {
   wire::ProcessId id = target.process;
   const NodeDirectory& directory = process_.directory();
@@ -273,13 +273,20 @@ void Connections::request_connection_within(const Target& target) {
   if (target.kind == wire::TargetKind::kQueuePair) locations_.note(kThisNode, target.number, peer);
   if (peer->connected.load(std::memory_order_relaxed)) return;
   wire::EstablishedConnection connection;
-  const int error = connect_within_node(process_.membership(), self_, id, &connection);
-  if (error == 0) {
+  const bool connects = connects_within_node(self_, id);
+  const int error = connects ? connect_within_node(process_.membership(), self_, id, &connection)
+                             : ask_within_node(process_.membership(), self_, id);
+  if (error == 0 && connects) {
     if (may_enter(connection)) admit(connection);
     return;
   }
+  if (error == 0) return note_taken(*peer, true);
   VERBENA_INFO("no connection to process %u of this node: errno %d", id.slot, error);
   if (error == ENOENT || error == ECONNREFUSED) peer->gone = true;
+}
+
+void Connections::connect_as_asked(const wire::ProcessId& by) {
+  if (connects_within_node(self_, by)) request_connection_within(Target::of_process(by));
 }
 
 void Connections::forget_request(const ConnectRequest& request) {
@@ -316,7 +323,10 @@ bool Connections::may_enter(const wire::EstablishedConnection& arrived) {
 void Connections::admit(const wire::EstablishedConnection& arrived) {
   const std::shared_ptr<RemotePeer> peer = peers_.of(arrived.peer);
   peers_.attach(*peer, arrived);
-  note_taken(peer->address, false);
+  if (peer->address == kThisNode)
+    note_taken(*peer, false);
+  else
+    note_taken(peer->address, false);
   publish();
   VERBENA_INFO("connected to process %u of %s", arrived.peer.slot, peer->address.text().c_str());
   const bool found_qp = arrived.begun_here && arrived.target.kind == wire::TargetKind::kQueuePair;
@@ -366,6 +376,11 @@ void Connections::taken(uint64_t request_id) {
 void Connections::note_taken(const NetAddress& to, bool taken) {
   for (auto& [qpn, route] : routes_)
     if (route.path->to == to) route.path->is_called.store(taken, std::memory_order_relaxed);
+}
+
+void Connections::note_taken(const RemotePeer& peer, bool taken) {
+  for (auto& [qpn, route] : routes_)
+    if (route.peer.get() == &peer) route.path->is_called.store(taken, std::memory_order_relaxed);
 }
 
 void Connections::lose(RemotePeer& peer) {

@@ -97,6 +97,8 @@ class Connections {
   bool may_enter(const wire::EstablishedConnection& arrived);
   // Puts the connection to use. An earlier one to the same process has ended (lose()).
   void admit(const wire::EstablishedConnection& arrived);
+  // A process of this node asks for a connection to it (within_node.h).
+  void connect_as_asked(const wire::ProcessId& by);
   // The connection has ended. What was in flight on it is sent again on the next one.
   void lose(RemotePeer& peer);
   // ConnectionObserver::failed, taken
@@ -128,6 +130,7 @@ class Connections {
   void request_connection_within(const wire::Target& target);
   void forget_request(const ConnectRequest& request);
   void note_taken(const wire::NetAddress& to, bool taken);
+  void note_taken(const RemotePeer& peer, bool taken);
   bool is_wanted(const wire::NetAddress& at, uint32_t qpn);
   void publish();
 

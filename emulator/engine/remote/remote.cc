@@ -37,6 +37,10 @@ void Remote::forget(Qp& qp) {
 }
 
 void Remote::take_connection_request(const std::byte* message, Descriptor& passed) {
+  if (const wire::ProcessId by = asks_within_node(self_, message); by.somebody()) {
+    std::lock_guard lock(progress_.mutex());
+    return connections_.connect_as_asked(by);
+  }
   wire::EstablishedConnection connection;
   if (accept_within_node(self_, message, passed, &connection)) arrived(connection);
 }

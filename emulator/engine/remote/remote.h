@@ -45,7 +45,8 @@ class Remote final : public Network, public wire::ConnectionObserver, private Pa
   // Is any process connected? Any thread.
   bool is_active() const { return connections_.is_active(); }
 
-  // Another process of this node connects to this one (is_connection_request()). In the service thread.
+  // Another process of this node connects to this one, or asks to be connected to (is_connection_request()).
+  // In the service thread.
   void take_connection_request(const std::byte* message, Descriptor& passed);
 
   RemoteGroups& groups() { return groups_; }

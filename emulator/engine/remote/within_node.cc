@@ -18,8 +18,9 @@ namespace verbena {
 namespace {
 
 struct ConnectionRequest {
-  static constexpr uint64_t kMagic = 0x6c6c6163;  // no other request of the control RPC begins with it
-  uint64_t magic = kMagic;
+  // No other request of the control RPC begins with these.
+  static constexpr uint64_t kBrings = 0x6c6c6163, kAsks = 0x6b736163;
+  uint64_t magic;
   wire::ProcessId from;
 };
 static_assert(std::is_trivially_copyable_v<ConnectionRequest>);
@@ -34,15 +35,28 @@ wire::EstablishedConnection established(const wire::ProcessId& peer, int fd, boo
   return connection;
 }
 
+int offer_within_node(const NodeMembership& membership, const wire::ProcessId& id, uint64_t magic,
+                      const wire::ProcessId& self, int descriptor) {
+  const ConnectionRequest request{magic, self};
+  return offer(slot_address(membership.directory(), membership.node(), id.slot, id.generation), &request,
+               sizeof request, descriptor);
+}
+
+// The request, if it is of that kind and from a process of this node.
+bool read_request(const wire::ProcessId& self, const std::byte* message, uint64_t magic,
+                  ConnectionRequest* request) {
+  std::memcpy(request, message, sizeof *request);
+  return request->magic == magic && request->from.node == self.node && request->from.slot < kMaxSlots &&
+         request->from.somebody();
+}
+
 }  // namespace
 
 int connect_within_node(const NodeMembership& membership, const wire::ProcessId& self,
                         const wire::ProcessId& id, wire::EstablishedConnection* connection) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno;
-  const ConnectionRequest request{ConnectionRequest::kMagic, self};
-  const int error = offer(slot_address(membership.directory(), membership.node(), id.slot, id.generation),
-                          &request, sizeof request, ends[1]);
+  const int error = offer_within_node(membership, id, ConnectionRequest::kBrings, self, ends[1]);
   close(ends[1]);
   if (error != 0) {
     close(ends[0]);
@@ -53,23 +67,30 @@ int connect_within_node(const NodeMembership& membership, const wire::ProcessId&
   return 0;
 }
 
+int ask_within_node(const NodeMembership& membership, const wire::ProcessId& self,
+                    const wire::ProcessId& id) {
+  return offer_within_node(membership, id, ConnectionRequest::kAsks, self, -1);
+}
+
 bool is_connection_request(const std::byte* message, size_t size) {
   ConnectionRequest request;
   if (size != sizeof request) return false;
   std::memcpy(&request, message, size);
-  return request.magic == ConnectionRequest::kMagic;
+  return request.magic == ConnectionRequest::kBrings || request.magic == ConnectionRequest::kAsks;
+}
+
+wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* message) {
+  ConnectionRequest request;
+  return read_request(self, message, ConnectionRequest::kAsks, &request) ? request.from : wire::ProcessId{};
 }
 
 bool accept_within_node(const wire::ProcessId& self, const std::byte* message, Descriptor& passed,
                         wire::EstablishedConnection* connection) {
   ConnectionRequest request;
-  std::memcpy(&request, message, sizeof request);
   int kind = 0;
   socklen_t size = sizeof kind;
   const bool is_stream = getsockopt(passed.fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_STREAM;
-  if (!is_stream || request.from.node != self.node || request.from.slot >= kMaxSlots ||
-      !request.from.somebody())
-    return false;
+  if (!is_stream || !read_request(self, message, ConnectionRequest::kBrings, &request)) return false;
   keep_from_children(passed.fd);
   *connection = established(request.from, passed.release(), false);
   return true;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// Connections between two processes of one node that cannot reach each other's memory. The process that has
-// something to send makes a pair of unix streams. It passes one end to the service thread of the other
-// process (fabric/control_rpc.h). From there on the connection is like one between nodes.
+// Connections between two processes of one node that cannot reach each other's memory. One of the two makes a
+// pair of unix streams, and passes one end to the service thread of the other process (fabric/control_rpc.h).
+// From there on the connection is like one between nodes.
+//
+// It is always the same one, the lower by its name: two processes that want to send at the same moment have
+// one connection, and none is dropped on which messages are under way. The other one asks it to connect.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +18,28 @@ namespace verbena {
 
 class NodeMembership;
 
+// Does process `self` connect to process `id`, or ask it to connect?
+inline bool connects_within_node(const wire::ProcessId& self, const wire::ProcessId& id) {
+  return !(id < self);
+}
+
 // Connects to process `id` of the own node. 0 and the connection, or an errno. ENOENT, ECONNREFUSED: the
 // process has ended.
 int connect_within_node(const NodeMembership& membership, const wire::ProcessId& self,
                         const wire::ProcessId& id, wire::EstablishedConnection* connection);
 
-// Is this message of the control RPC a request for such a connection?
+// Asks process `id` of the own node to connect to this one. 0 or an errno, as above.
+int ask_within_node(const NodeMembership& membership, const wire::ProcessId& self, const wire::ProcessId& id);
+
+// Is this message of the control RPC one of these two?
 bool is_connection_request(const std::byte* message, size_t size);
 
-// Takes over the connection that such a message brings. False: it is not from a process of this node; a
-// process that has ended meanwhile may have left messages.
+// Who asks to be connected to. Nobody (ProcessId::somebody()): the message brings a connection, or it is not
+// from a process of this node; a process that has ended meanwhile may have left messages.
+wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* message);
+
+// Takes over the connection that such a message brings. False: it brings none, or is not from a process of
+// this node.
 bool accept_within_node(const wire::ProcessId& self, const std::byte* message, Descriptor& passed,
                         wire::EstablishedConnection* connection);
 

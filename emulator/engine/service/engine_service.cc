@@ -268,6 +268,7 @@ void EngineService::release(Process& process) {
     std::lock_guard lock(service_mutex);
     if (--service.references_ != 0) return;
     current = nullptr;
+    forget_ended_regions();
   }
   unhook();
   service.leave();

@@ -220,6 +220,41 @@ TEST_F(RendezvousTest, AWrongKeyEndsTheRendezvous) {
   EXPECT_EQ(polled.wc.wr_id, 0u);
 }
 
+// Those of a rendezvous have places of their own in the send queue.
+TEST_F(RendezvousTest, TheProgramHasMaxSendWrPlaces) {
+  constexpr uint32_t kMost = 8;
+  receiver_ = matcher_.make_receiver(other_cq_.get(), kMost);
+  sender_ = make_qp(scene_.pd.get(), sender_cq_.get(), sender_cq_.get());
+  connect(sender_.get(), qp_number(receiver_.get()), scene_.gid());
+  connect(receiver_.get(), qp_number(sender_.get()), scene_.gid());
+  const auto write = [&](unsigned flags) {
+    Sges sges{matcher_.tagged.sge(0, 8)};
+    ibv_send_wr wr = verbena::request(IBV_WR_RDMA_WRITE, sges, 1, flags);
+    wr.wr.rdma = {from_.address(4096), from_.rkey()};
+    return post(receiver_.get(), wr);
+  };
+  for (int round = 0; round < 40; ++round) {
+    ASSERT_EQ(receive(sender_.get(), {from_.sge(8192, 256)}), 0);
+    for (uint32_t i = 0; i < kMost / 2; ++i) ASSERT_EQ(write(0), 0) << round;
+    ASSERT_EQ(matcher_.add(0, 7), 0);
+    request(7, 3000, from_.rkey());
+    EXPECT_EQ(matcher_.next().wc.wc_flags, unsigned{IBV_WC_TM_MATCH});
+    EXPECT_EQ(completion(sender_cq_.get()).byte_len, kTmh + sizeof(ibv_rvh));
+    for (uint32_t i = 1; i < kMost / 2; ++i) ASSERT_EQ(write(0), 0) << round;
+    ASSERT_EQ(write(IBV_SEND_SIGNALED), 0) << round;
+    ASSERT_EQ(write(0), ENOMEM) << round;
+    // Its completion frees its own places, and those of the requests before it.
+    EXPECT_EQ(matcher_.next().wc.wc_flags, unsigned{IBV_WC_TM_DATA_VALID});
+    for (uint32_t i = 0; i < kMost / 2; ++i) ASSERT_EQ(write(0), 0) << round;
+    ASSERT_EQ(write(0), ENOMEM) << round;
+    ASSERT_EQ(completion(other_cq_.get()).status, IBV_WC_SUCCESS);
+    for (uint32_t i = 1; i < kMost / 2; ++i) ASSERT_EQ(write(0), 0) << round;
+    ASSERT_EQ(write(IBV_SEND_SIGNALED), 0) << round;
+    ASSERT_EQ(write(0), ENOMEM) << round;
+    ASSERT_EQ(completion(other_cq_.get()).status, IBV_WC_SUCCESS);
+  }
+}
+
 TEST_F(RendezvousTest, ItsTagIsFreeWhenTheQueuePairIsGone) {
   for (uint32_t i = 0; i < Matcher::kTags; ++i) ASSERT_EQ(matcher_.add(i, 7), 0);
   request(7, 3000, from_.rkey());

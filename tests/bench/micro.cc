@@ -189,14 +189,25 @@ std::vector<double> memory_descriptor_write(const Options& options) {
   });
 }
 
+// Where the two buffers together are about as large as a cache, it depends on their physical pages how much
+// of them stays there: 1 MiB each, with 2 MiB of L2, takes 33 to 39 us in one process or the next. So the
+// samples are of several pairs, all of which stay mapped.
 std::vector<double> memory_copy(const Options& options) {
+  constexpr size_t kPairs = 8;
   pin(options.initiator_cpu);
-  const char* from = map_pages(options.size, MAP_PRIVATE);
-  char* to = map_pages(options.size, MAP_PRIVATE);
-  return sample(options, [&] {
-    std::memcpy(to, from, options.size);
-    asm volatile("" : : "r"(to), "r"(from) : "memory");
-  });
+  Options of_a_pair = options;
+  of_a_pair.count = std::max<size_t>(options.count / kPairs, 1);
+  std::vector<double> samples;
+  for (size_t pair = 0; pair < kPairs; ++pair) {
+    const char* from = map_pages(options.size, MAP_PRIVATE);
+    char* to = map_pages(options.size, MAP_PRIVATE);
+    const std::vector<double> part = sample(of_a_pair, [&] {
+      std::memcpy(to, from, options.size);
+      asm volatile("" : : "r"(to), "r"(from) : "memory");
+    });
+    samples.insert(samples.end(), part.begin(), part.end());
+  }
+  return samples;
 }
 
 // Half round trips of a counter between two polling processes. `answer` runs in the child for every odd value

@@ -2,6 +2,7 @@
 #include "engine/local/fast_path.h"
 
 #include "adapter/memory_table.h"
+#include "engine/local/mapped_send.h"
 #include "engine/local/small_rdma.h"
 #include "engine/local/small_request.h"
 #include "engine/local/small_send.h"
@@ -18,9 +19,13 @@ namespace verbena {
 
 namespace {
 
+inline bool carry_out(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
+  return send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard) || send_mapped(qp, wr, guard);
+}
+
 [[gnu::cold]] bool take_fast_path_watched(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   FastPathObserver* const seen = fast_path_observer.load(std::memory_order_acquire);
-  if (seen == nullptr || (!send_small(qp, wr, guard) && !carry_out_small_rdma(qp, wr, guard))) return false;
+  if (seen == nullptr || !carry_out(qp, wr, guard)) return false;
   const uint32_t length = wr.sg_list[0].length;
   const uint64_t packets = packets_of(length, qp.requester.mtu);
   seen->on_small_request({qp.shared->qpn, qp.shared->dest_qpn, wr.wr_id, length,
@@ -35,7 +40,7 @@ bool take_fast_path(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   // An observer sees each request and response: they take the slow path, unless it is content with less.
   if (observer() != nullptr) [[unlikely]]
     return take_fast_path_watched(qp, wr, guard);
-  if (!send_small(qp, wr, guard) && !carry_out_small_rdma(qp, wr, guard)) return false;
+  if (!carry_out(qp, wr, guard)) return false;
   VERBENA_PROBE_POST_SEND(qp.shared->qpn, wr.wr_id, wr.opcode, wr.num_sge);
   return true;
 }
@@ -48,7 +53,6 @@ bool changes_word(const ibv_send_wr* wr) {
 void allow_fast_path(Qp& qp) {
   const PeerPath& path = qp.requester.path;
   qp.fast.responder_state = path.responder_state;
-  qp.fast.ready = {};
   const bool ordinary = fast_path_enabled.load(std::memory_order_relaxed) && path.responder_state != 0 &&
                         qp.type == IBV_QPT_RC && qp.pacing.rate_kbps == 0;
   qp.fast.is_shared = path.shared_receives.shared != nullptr && !matches_tags(path);
@@ -56,6 +60,7 @@ void allow_fast_path(Qp& qp) {
       ordinary && (path.receives.ready != nullptr || qp.fast.is_shared) && qp.requester.may_be_eager;
   qp.fast.small_size = is_eager ? kBounceSize : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
+  qp.fast.mapped_sends = qp.fast.rdma && path.receives.ready != nullptr;
 }
 
 bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// The fast path of a WRITE or READ of up to 64 KiB with one SGE, and of an atomic on memory that this
-// process has mapped as well. It keeps the cost around the copy small. If anything is not as expected, the slow path takes the request, as in small_send.h.
+// The fast path of a WRITE or READ of up to one chunk with one SGE, and of an atomic on memory that this
+// process has mapped as well. It keeps the cost around the copy small. If anything is not as expected, the
+// slow path takes the request, as in small_send.h.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,7 +14,7 @@ namespace verbena {
 class HazardGuard;
 struct Qp;
 
-inline constexpr uint32_t kSmallRdma = 64 * 1024;  // bytes: one chunk (placement.h)
+inline constexpr uint32_t kSmallRdma = 1024 * 1024;  // bytes: kChunkSize (placement.h)
 
 // Carries `wr` out, its completion included, if it is such a request and nothing is wrong with it. False:
 // nothing has happened, except that bytes of a WRITE may have been written; the slow path writes them again,

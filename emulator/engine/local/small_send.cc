@@ -84,7 +84,7 @@ struct SmallReceive {
 bool find_receive(Qp& qp, uint32_t length, SmallReceive* out) {
   PeerPath& path = qp.requester.path;
   ReadyWord ready;
-  if (!path.receives.peek(path.taken, &ready, &qp.fast.ready) || length > ready.length ||
+  if (!path.receives.peek(path.taken, &ready, &path.known_ready) || length > ready.length ||
       !prevalidated(path, ready))
     return false;
   *out = {static_cast<uint32_t>(path.taken), false, path.receives.bounce(path.taken)};

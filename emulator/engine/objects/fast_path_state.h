@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "adapter/known_region.h"
-#include "adapter/receive_ring.h"
 
 namespace verbena {
 
@@ -24,9 +23,10 @@ struct FastPath {
   uint32_t small_size = 0;    // SENDs of up to so many bytes may take the fast path (small_send.h)
   bool is_shared = false;     // SENDs: the receive WQEs come from an SRQ
   bool rdma = false;          // WRITEs and READs may (small_rdma.h)
-  KnownReady ready;           // of the peer's receive queue, in this generation
+  bool mapped_sends = false;  // SENDs into mapped memory may (mapped_send.h)
   KnownRegion gathered;       // of this process: the first cache line has all that a SEND needs
   KnownRemote written, read, changed;
+  KnownRemote received;       // by SENDs into mapped memory
   KnownRegion read_into;      // of this process
 };
 

@@ -86,6 +86,7 @@ struct PeerPath {
   XrcTarget* target = nullptr;        // XRC: the SRQ of the current request, to which `memory` belongs
   uint64_t generation = 0;            // of the peer's state word at the last successful check; 0: never
   uint64_t counted_psn = 0;           // generation and PSN that were last counted as out of sequence
+  KnownReady known_ready;             // of `receives`, in this generation
   // The alternate path: as `ports` and `port`.
   uint32_t other_ports = 0;
   uint8_t other_port = 0;

@@ -42,6 +42,7 @@ VendorError find_receives(RequesterContext& requester) {
   path.completions = CompletionRing::of(view, *cq, &requester.peer_head);
   if (path.completions.entries == nullptr) return VendorError::peer_not_ready;
   path.receives = ReceiveRing::of(view, there);
+  path.known_ready = {};
   path.memory = path.adapter.get();
   path.receive_pd = path.remote_pd = there.pd;
   path.shared_receives = {};

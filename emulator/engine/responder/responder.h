@@ -149,4 +149,14 @@ inline void prepare_next(PeerPath& path, const Claim& claim, uint32_t length, bo
   }
 }
 
+// After a long copy, whose last stores are still under way: takes the lines that its completion will be
+// written to. The locked instruction that claims the entry waits for the stores anyway.
+inline void prepare_completion(const PeerPath& path) {
+  const CompletionRing& ring = path.completions;
+  const uint64_t next = ring.places->tail.load(std::memory_order_relaxed);
+  prefetch_exclusive(&ring.places->tail);
+  prefetch_exclusive(&ring.claims[ring.place(next)]);
+  prefetch_exclusive(&ring.entry(next));
+}
+
 }  // namespace verbena

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "engine/objects/context.h"
+#include "engine/objects/fast_path_state.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "engine/objects/requester_context.h"
@@ -334,6 +335,17 @@ void MappedMemory::expect_all_operations() {
       ASSERT_TRUE(std::equal(sent.begin(), sent.end(), local_->data() + 1)) << length << " at " << shift;
     }
   }
+  for (const uint32_t length : {257u, 1000u, 65537u, 200'000u}) {
+    order('p');
+    local_->fill(static_cast<uint8_t>(length));
+    ASSERT_EQ(send(qp_.get(), {local_->sge(3, length)}), 0);
+    ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+    order('c');
+    const std::vector<uint8_t> sent(local_->data() + 3, local_->data() + 3 + length);
+    local_->clear();
+    ASSERT_EQ(carry_out(IBV_WR_RDMA_READ, 0, length), IBV_WC_SUCCESS);
+    ASSERT_TRUE(std::equal(sent.begin(), sent.end(), local_->data())) << length;
+  }
   local_->clear();
   ASSERT_EQ(carry_out(IBV_WR_RDMA_WRITE, 64, 8), IBV_WC_SUCCESS);
   EXPECT_EQ(fetch_add(64, 5), 0u);
@@ -351,6 +363,54 @@ TEST_F(MappedMemory, OfAMemfdIsReachedByCopy) {
   ASSERT_TRUE(begin(of_memfd));
   ASSERT_EQ(meet(), MappingState::kMapped);
   expect_all_operations();
+}
+
+// What a SEND has found out about the receive buffer is known to the next one.
+TEST_F(MappedMemory, AReceiveBufferThatWasMappedIsRemembered) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  for (int i = 0; i < 3; ++i) {
+    order('p');
+    ASSERT_EQ(send(qp_.get(), {local_->sge(0, 4096)}), 0);
+    ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+    order('c');
+    ASSERT_TRUE(qp_->fast.received.is_mapped);
+  }
+}
+
+TEST_F(MappedMemory, ASendIntoADeregisteredBufferFails) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  order('p');
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, 4096)}), 0);
+  ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+  order('c');
+  order('p');
+  order('d');
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, 4096)}), 0);
+  EXPECT_EQ(completion(cq_.get()).status, IBV_WC_REM_OP_ERR);
+}
+
+TEST_F(MappedMemory, ASendIntoATruncatedFileFails) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  order('p');
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, 200'000)}), 0);
+  ASSERT_EQ(completion(cq_.get()).status, IBV_WC_SUCCESS);
+  order('c');
+  order('p');
+  order('t');
+  ASSERT_EQ(send(qp_.get(), {local_->sge(0, 200'000)}), 0);
+  EXPECT_EQ(completion(cq_.get()).status, IBV_WC_REM_OP_ERR);
+}
+
+TEST_F(MappedMemory, ASendLongerThanItsReceiveBufferFails) {
+  ASSERT_TRUE(begin(of_memfd));
+  ASSERT_EQ(meet(), MappingState::kMapped);
+  const Region longer(pd_.get(), kOwnersBytes + 1);
+  order('p');
+  ASSERT_EQ(send(qp_.get(), {longer.sge(0, kOwnersBytes + 1)}), 0);
+  EXPECT_EQ(completion(cq_.get()).status, IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST_F(MappedMemory, OfAFileThatIsClosedIsReachedByCopy) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include "engine/local/mapped_send.h"
+
+#include "adapter/memory_table.h"
+#include "engine/completion/send_completion.h"
+#include "engine/local/small_rdma.h"
+#include "engine/local/small_request.h"
+#include "engine/responder/mapped_bytes.h"
+#include "engine/responder/placement.h"
+#include "engine/responder/responder.h"
+#include "engine/rules/program_enum.h"
+#include "engine/rules/psn.h"
+#include "fabric/guarded_copy.h"
+
+namespace verbena {
+namespace {
+
+constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
+
+// Can the request itself take this path?
+bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
+  static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
+  if (!qp.fast.mapped_sends || (number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 ||
+      wr.sg_list == nullptr || (wr.send_flags & ~kFlags) != 0)
+    return false;
+  const uint32_t length = wr.sg_list[0].length;
+  return length > kBounceSize && length <= kSmallRdma;
+}
+
+// The buffer of the next receive request, here, if `length` bytes fit into its only SGE and this process has
+// mapped them. nullptr: not so. Under the hazard guard.
+std::byte* find_buffer(Qp& qp, uint32_t length, uint32_t epoch) {
+  PeerPath& path = qp.requester.path;
+  const ReceiveWqe& wqe = path.receives.wqe(path.taken);
+  const WqeSge sge = wqe.sge[0];
+  if (wqe.sge_count != 1 || sge.length < length) return nullptr;
+  KnownRemote& known = qp.fast.received;
+  uint64_t address;
+  // Another thread may use the queue pair next, and block SIGBUS.
+  if (known.region.covers(epoch, sge.lkey, sge.address, length, &address))
+    return known.is_mapped && may_copy_guarded() ? reinterpret_cast<std::byte*>(address + known.to_mapping)
+                                                 : nullptr;
+  const SegmentView& view = path.memory->view();
+  const Translation place =
+      translate(view, sge.lkey, false, path.receive_pd, MemoryUse::local_scatter, sge.address, length);
+  if (place.check != KeyCheck::kOk) return nullptr;
+  // Before the mapping is looked up: the epoch that the cache has is then the older one.
+  known.region.remember(view, sge.lkey, path.receive_pd, MemoryUse::local_scatter);
+  const MappedBytes found = find_mapped(qp.requester, sge.lkey, place.address, length, true);
+  known.is_mapped = found.bytes != nullptr;
+  known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
+  if (found.is_pending) known.region.forget();
+  return found.bytes;
+}
+
+}  // namespace
+
+bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
+  if (!is_long_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
+    return false;
+  PeerPath& path = qp.requester.path;
+  guard_peer(qp, guard);
+  const uint32_t length = wr.sg_list[0].length;
+  uint64_t here;
+  if (!find_gathered(qp, wr.sg_list[0], &here) || !is_path_unchanged(qp) || path.has_eager) return false;
+  ReadyWord ready;
+  if (!path.receives.peek(path.taken, &ready, &path.known_ready) || length > ready.length) return false;
+  const uint32_t epoch = mapping_epoch(qp.requester);
+  std::byte* const there = find_buffer(qp, length, epoch);
+  if (there == nullptr) return false;
+  path.receives.expect(path.taken);
+  if (!copy_guarded(there, reinterpret_cast<const void*>(here), length)) return false;
+  prepare_completion(path);
+  if (!is_current(qp.requester, epoch)) return false;
+
+  const auto to = receive_cq(qp.requester);
+  const Claim claim = claim_completion(to.ring, to.worker);
+  if (claim.entry == nullptr) return false;  // the CQ is full: the slow path finds that again, and reports it
+  const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
+  const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
+  write_cqe(*claim.entry,
+            {.qp_index = path.index,
+             .qp_incarnation = path.incarnation,
+             .index = static_cast<uint32_t>(path.taken),
+             .byte_len = length,
+             .immediate = wr.imm_data,
+             .status = IBV_WC_SUCCESS,
+             .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
+             .flags = static_cast<uint8_t>(kCqeReceive | (with_immediate ? kCqeWithImmediate : 0) |
+                                           (solicited ? kCqeSolicited : 0))});
+  publish_cqe(to, claim, CqeKind::kPublished);
+  prepare_next(path, claim, length, false);
+  count_taken(path);
+  const uint64_t packets = packets_of(length, qp.requester.mtu);
+  count_request(qp.requester, Passing::kRequest, length, packets);
+  advance(qp, Passing::kRequest, length, packets);
+  const uint64_t number = pass_through_queue(qp);
+  const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (signaled) append_send_completion(qp, {wr.wr_id, number, wr.opcode, length});
+  raise_both_events(qp, signaled,
+                    [&] { raise_completion_event(*path.completion_queue, *path.memory, solicited); });
+  return true;
+}
+
+}  // namespace verbena

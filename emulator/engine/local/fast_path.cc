@@ -11,6 +11,7 @@
 #include "engine/rules/pacing.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/psn.h"
+#include "engine/rules/send_rules.h"
 #include "observe/fast_path_observer.h"
 #include "observe/observer.h"
 #include "observe/probes.h"
@@ -26,7 +27,7 @@ inline bool carry_out(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
 [[gnu::cold]] bool take_fast_path_watched(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   FastPathObserver* const seen = fast_path_observer.load(std::memory_order_acquire);
   if (seen == nullptr || !carry_out(qp, wr, guard)) return false;
-  const uint32_t length = wr.sg_list[0].length;
+  const auto length = static_cast<uint32_t>(message_length(wr));
   const uint64_t packets = packets_of(length, qp.requester.mtu);
   seen->on_small_request({qp.shared->qpn, qp.shared->dest_qpn, wr.wr_id, length,
                           psn_of(qp.requester.psn - static_cast<uint32_t>(packets)),

@@ -34,8 +34,8 @@ int ask_within_node(const NodeMembership& membership, const wire::ProcessId& sel
 // Is this message of the control RPC one of these two?
 bool is_connection_request(const std::byte* message, size_t size);
 
-// Who asks to be connected to. Nobody (ProcessId::somebody()): the message brings a connection, or it is not
-// from a process of this node; a process that has ended meanwhile may have left messages.
+// The process that asks to be connected to. None (ProcessId::somebody()): the message brings a connection, or it
+// is not from a process of this node; a process that has ended meanwhile may have left messages.
 wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* message);
 
 // Takes over the connection that such a message brings. False: it brings none, or is not from a process of

@@ -15,13 +15,13 @@
 namespace verbena {
 namespace {
 
-constexpr unsigned kFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
+constexpr unsigned kLongSendFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
 
 // Can the request itself take this path?
 bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
   static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
   if (!qp.fast.mapped_sends || (number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 ||
-      wr.sg_list == nullptr || (wr.send_flags & ~kFlags) != 0)
+      wr.sg_list == nullptr || (wr.send_flags & ~kLongSendFlags) != 0)
     return false;
   const uint32_t length = wr.sg_list[0].length;
   return length > kBounceSize && length <= kSmallRdma;

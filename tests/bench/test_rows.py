@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How rows are judged, and that the table names only measures that exist."""
+import os
+import re
 import unittest
 
 from harness import programs, report, rows
@@ -43,6 +45,19 @@ class NotBuilt(unittest.TestCase):
         bench = Bench(build="/nowhere", cpus=[0, 1])
         with self.assertRaisesRegex(programs.Unavailable, "rate is not built: it needs libfabric-dev"):
             MEASURES["libfabric tcp rate 64"][0](bench)
+
+
+class NotInstalled(unittest.TestCase):
+    def test_the_command_that_installs_it_is_named(self):
+        with self.assertRaisesRegex(programs.Unavailable, re.escape(programs.INSTALL)):
+            programs.find("no-such-program")
+
+    def test_that_command_installs_every_yardstick(self):
+        script, purpose = programs.INSTALL.split()
+        text = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", script)).read()
+        packages = re.search(r"^ *%s\) echo (.*) ;;$" % purpose, text, re.MULTILINE).group(1).split()
+        for package in ("perftest", "ucx-utils", "libfabric-bin", "libfabric-dev"):
+            self.assertIn(package, packages)
 
 
 class Table(unittest.TestCase):

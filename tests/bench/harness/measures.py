@@ -28,7 +28,7 @@ class Bench:
         """The path of a program of ours. `needs`: the package without which it is not built."""
         path = os.path.join(self.build, "bin", name)
         if not os.access(path, os.X_OK):
-            raise programs.Unavailable("%s is not built%s" % (name, needs and ": it needs %s" % needs))
+            raise programs.Unavailable("%s is not built%s" % (name, needs and ": it needs %s (%s)" % (needs, programs.INSTALL)))
         return path
 
     def two_cpus(self):

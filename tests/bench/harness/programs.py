@@ -19,6 +19,10 @@ TIME_LIMIT = 60.0  # seconds for one run of one pair
 LISTEN_LIMIT = 10.0  # seconds until a server listens
 
 
+# Installs every program and header that a row needs besides the build.
+INSTALL = "scripts/install-packages.sh bench"
+
+
 class Unavailable(Exception):
     """This figure is not available; str() says why, in one line without paths."""
 
@@ -57,7 +61,7 @@ def find(name):
     """The program's path. Raises Unavailable if the machine does not have it."""
     path = shutil.which(name)
     if path is None:
-        raise Unavailable("%s is not installed" % name)
+        raise Unavailable("%s is not installed (%s)" % (name, INSTALL))
     return path
 
 

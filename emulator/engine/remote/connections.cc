@@ -206,6 +206,25 @@ bool Connections::send_waiting_datagrams(int64_t now) {
   return datagrams_.has_waiting();
 }
 
+void Connections::pass_last_datagrams() {
+  if (!datagrams_.has_waiting()) return;
+  for (const auto& [qpn, frames] : datagrams_.take_within_node()) {
+    const wire::ProcessId id = process_with(qpn);
+    const int error =
+        id.somebody() ? pass_datagrams_within_node(process_.membership(), self_, id, frames) : ENOENT;
+    if (error != 0)
+      VERBENA_INFO("the last datagrams to QP 0x%06x of this node are lost: errno %d", qpn, error);
+  }
+}
+
+// The process of this node that has the queue pair; none (somebody()) has it.
+wire::ProcessId Connections::process_with(uint32_t qpn) const {
+  const NodeDirectory& directory = process_.directory();
+  QpnEntry found;
+  if (!directory.find_qpn(qpn, &found)) return {};
+  return {self_.node, found.slot, directory.slot(found.slot).generation.load(std::memory_order_acquire)};
+}
+
 // Does a route or a datagram wait for the process that has the queue pair?
 bool Connections::is_wanted(const NetAddress& at, uint32_t qpn) {
   for (const auto& [own, route] : routes_)
@@ -262,15 +281,11 @@ void Connections::request_connection(const NetAddress& to, const NetAddress& fro
 // The other process may be about to connect to this one, or be asked by it to connect: one of the two makes
 // the connection, under its progress lock.
 void Connections::request_connection_within(const Target& target) {
-  wire::ProcessId id = target.process;
-  const NodeDirectory& directory = process_.directory();
-  if (target.kind == wire::TargetKind::kQueuePair) {
-    QpnEntry found;
-    if (!directory.find_qpn(target.number, &found)) return;
-    id = {self_.node, found.slot, directory.slot(found.slot).generation.load(std::memory_order_acquire)};
-  }
+  const bool is_qp = target.kind == wire::TargetKind::kQueuePair;
+  const wire::ProcessId id = is_qp ? process_with(target.number) : target.process;
+  if (!id.somebody()) return;
   const std::shared_ptr<RemotePeer> peer = peers_.of(id);
-  if (target.kind == wire::TargetKind::kQueuePair) locations_.note(kThisNode, target.number, peer);
+  if (is_qp) locations_.note(kThisNode, target.number, peer);
   if (peer->connected.load(std::memory_order_relaxed)) return;
   wire::EstablishedConnection connection;
   const bool connects = connects_within_node(self_, id);

@@ -87,6 +87,9 @@ class Connections {
   // Serves what seeks() and sends the datagrams that wait.
   void serve(int64_t now);
   bool send_waiting_datagrams(int64_t now);  // do some still wait?
+  // This process ends. Datagrams to processes of this node that are not connected yet go without a
+  // connection.
+  void pass_last_datagrams();
 
   // A process of another node has begun a connection that is not welcomed yet. Is it to wait for the own
   // connection to it that is requested? If both were made, one would replace the other, and datagrams in
@@ -127,6 +130,7 @@ class Connections {
   void serve_seeks(int64_t now);
   void request_connection(const wire::NetAddress& to, const wire::NetAddress& from,
                           const wire::Target& target, uint32_t qpn, const std::shared_ptr<RemotePeer>& peer);
+  wire::ProcessId process_with(uint32_t qpn) const;
   void request_connection_within(const wire::Target& target);
   void forget_request(const ConnectRequest& request);
   void note_taken(const wire::NetAddress& to, bool taken);

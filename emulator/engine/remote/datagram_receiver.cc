@@ -60,4 +60,20 @@ FrameResult DatagramReceiver::take(RemotePeer& peer, const wire::Frame& frame) {
   return FrameResult::kDone;
 }
 
+void receive_passed_datagrams(Process& process, const wire::ProcessId& from,
+                              std::span<const std::byte> frames) {
+  const std::unique_ptr<DatagramSender> sender = make_remote_sender(process);
+  sender->origin = {&kThisNode, from.slot};
+  while (!frames.empty()) {
+    wire::Frame frame;
+    if (wire::decode(frames.data(), frames.size(), &frame) != wire::Decoded::kFrame ||
+        frame.head.datagram.kind != wire::FrameKind::kDatagram ||
+        frames.size() < frame.head_size + frame.payload)
+      return;
+    receive_remote_datagram(
+        *sender, remote_datagram(frame.head.datagram, frames.data() + frame.head_size, frame.payload));
+    frames = frames.subspan(frame.head_size + frame.payload);
+  }
+}
+
 }  // namespace verbena

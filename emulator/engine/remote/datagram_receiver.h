@@ -3,6 +3,9 @@
 // Datagrams that come from other processes. All calls are made under the progress lock (progress.h).
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "engine/remote/connections.h"
 #include "engine/remote/frame_result.h"
 #include "engine/remote/peer.h"
@@ -31,5 +34,10 @@ class DatagramReceiver {
   Process& process_;
   Connections& connections_;
 };
+
+// Delivers the frames that a process of this node passes without a connection (within_node.h). What is no
+// datagram, and what follows it, is dropped. In the service thread; no lock is needed.
+void receive_passed_datagrams(Process& process, const wire::ProcessId& from,
+                              std::span<const std::byte> frames);
 
 }  // namespace verbena

@@ -124,6 +124,19 @@ void OutgoingDatagrams::look_again_for(const wire::NetAddress& node) {
     if (waiting.to.address == node) waiting.look_again_at = 0;
 }
 
+std::map<uint32_t, std::vector<std::byte>> OutgoingDatagrams::take_within_node() {
+  std::map<uint32_t, std::vector<std::byte>> taken;
+  std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [&](const WaitingDatagram& waiting) {
+    if (waiting.to.address != kThisNode) return false;
+    std::vector<std::byte>& frames = taken[waiting.to.qpn];
+    frames.insert(frames.end(), waiting.frame.begin(), waiting.frame.end());
+    waiting_bytes_ -= waiting.frame.size();
+    return true;
+  });
+  return taken;
+}
+
 void OutgoingDatagrams::drop(const wire::NetAddress& to, uint32_t qpn) {
   std::lock_guard lock(mutex_);
   std::erase_if(waiting_, [&](const WaitingDatagram& waiting) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -39,6 +40,8 @@ class OutgoingDatagrams {
   std::vector<DatagramTo> send_waiting(int64_t now);
   // A connection to that node is there: send_waiting() returns its destinations the next time.
   void look_again_for(const wire::NetAddress& node);
+  // Takes out those that wait for processes of this node: their frames in order, by queue pair.
+  std::map<uint32_t, std::vector<std::byte>> take_within_node();
   // The node has no such queue pair: its datagrams are lost now.
   void drop(const wire::NetAddress& to, uint32_t qpn);
 

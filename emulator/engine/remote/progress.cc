@@ -232,13 +232,20 @@ void RemoteProgress::flush_all() {
   flush_peers();
 }
 
+void RemoteProgress::flush_last() {
+  const std::lock_guard lock(mutex_);
+  connections_.pass_last_datagrams();
+  flush_peers();
+}
+
 void RemoteProgress::flush_at_exit() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) flush_peers();
+  if (!lock.owns_lock()) return;
+  connections_.pass_last_datagrams();
+  flush_peers();
 }
 
 void RemoteProgress::flush_peers() {
-  // Datagrams within the node need nobody's reply: a process that sends and ends at once has sent.
   connections_.send_waiting_datagrams(now_ns());
   for (const std::shared_ptr<RemotePeer>& peer : connections_.peers().all()) {
     std::lock_guard out(peer->out_mutex);

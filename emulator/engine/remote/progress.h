@@ -40,6 +40,8 @@ class RemoteProgress {
 
   // Sends what has gathered. Any thread.
   void flush_all();
+  // The same before this process leaves the node: datagrams that wait for a connection go without it.
+  void flush_last();
   // The same, unless a thread has the progress lock: that thread may be the one that calls exit(3).
   void flush_at_exit();
 

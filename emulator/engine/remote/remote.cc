@@ -4,6 +4,7 @@
 #include "adapter/clock.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
+#include "engine/remote/datagram_receiver.h"
 #include "engine/remote/within_node.h"
 
 namespace verbena {
@@ -41,6 +42,9 @@ void Remote::take_connection_request(const std::byte* message, Descriptor& passe
     std::lock_guard lock(progress_.mutex());
     return connections_.connect_as_asked(by);
   }
+  wire::ProcessId from;
+  if (const auto frames = datagrams_within_node(self_, message, passed, &from); !frames.empty())
+    return receive_passed_datagrams(process_, from, frames);
   wire::EstablishedConnection connection;
   if (accept_within_node(self_, message, passed, &connection)) arrived(connection);
 }

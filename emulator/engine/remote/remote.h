@@ -40,12 +40,14 @@ class Remote final : public Network, public wire::ConnectionObserver, private Pa
   int descriptor() const { return progress_.descriptor(); }
   int64_t serve() { return progress_.serve(); }
   void flush_all() { progress_.flush_all(); }
+  void flush_last() { progress_.flush_last(); }
   void flush_at_exit() { progress_.flush_at_exit(); }
 
   // Is any process connected? Any thread.
   bool is_active() const { return connections_.is_active(); }
 
-  // Another process of this node connects to this one, or asks to be connected to (is_connection_request()).
+  // Another process of this node connects to this one, asks to be connected to, or passes its last datagrams
+  // (is_connection_request()).
   // In the service thread.
   void take_connection_request(const std::byte* message, Descriptor& passed);
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -17,9 +18,11 @@
 namespace verbena {
 namespace {
 
+constexpr size_t kMostPassed = 1024 * 1024;
+
 struct ConnectionRequest {
   // No other request of the control RPC begins with these.
-  static constexpr uint64_t kBrings = 0x6c6c6163, kAsks = 0x6b736163;
+  static constexpr uint64_t kBrings = 0x6c6c6163, kAsks = 0x6b736163, kPassesDatagrams = 0x6d676463;
   uint64_t magic;
   wire::ProcessId from;
 };
@@ -50,6 +53,12 @@ bool read_request(const wire::ProcessId& self, const std::byte* message, uint64_
          request->from.somebody();
 }
 
+bool is_stream(const Descriptor& passed) {
+  int kind = 0;
+  socklen_t size = sizeof kind;
+  return getsockopt(passed.fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_STREAM;
+}
+
 }  // namespace
 
 int connect_within_node(const NodeMembership& membership, const wire::ProcessId& self,
@@ -72,11 +81,21 @@ int ask_within_node(const NodeMembership& membership, const wire::ProcessId& sel
   return offer_within_node(membership, id, ConnectionRequest::kAsks, self, -1);
 }
 
+int pass_datagrams_within_node(const NodeMembership& membership, const wire::ProcessId& self,
+                               const wire::ProcessId& id, std::span<const std::byte> frames) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno;
+  const Descriptor own(ends[0]), others(ends[1]);
+  if (send(own.fd, frames.data(), frames.size(), MSG_NOSIGNAL) < 0) return errno;
+  return offer_within_node(membership, id, ConnectionRequest::kPassesDatagrams, self, others.fd);
+}
+
 bool is_connection_request(const std::byte* message, size_t size) {
   ConnectionRequest request;
   if (size != sizeof request) return false;
   std::memcpy(&request, message, size);
-  return request.magic == ConnectionRequest::kBrings || request.magic == ConnectionRequest::kAsks;
+  return request.magic == ConnectionRequest::kBrings || request.magic == ConnectionRequest::kAsks ||
+         request.magic == ConnectionRequest::kPassesDatagrams;
 }
 
 wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* message) {
@@ -84,13 +103,25 @@ wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* m
   return read_request(self, message, ConnectionRequest::kAsks, &request) ? request.from : wire::ProcessId{};
 }
 
+std::vector<std::byte> datagrams_within_node(const wire::ProcessId& self, const std::byte* message,
+                                             const Descriptor& passed, wire::ProcessId* from) {
+  ConnectionRequest request;
+  if (!read_request(self, message, ConnectionRequest::kPassesDatagrams, &request) || !is_stream(passed))
+    return {};
+  *from = request.from;
+  std::vector<std::byte> frames(kMostPassed);
+  size_t size = 0;
+  for (ssize_t more = 1; more > 0 && size < frames.size();
+       size += static_cast<size_t>(std::max<ssize_t>(more, 0)))
+    more = recv(passed.fd, frames.data() + size, frames.size() - size, MSG_DONTWAIT);
+  frames.resize(size);
+  return frames;
+}
+
 bool accept_within_node(const wire::ProcessId& self, const std::byte* message, Descriptor& passed,
                         wire::EstablishedConnection* connection) {
   ConnectionRequest request;
-  int kind = 0;
-  socklen_t size = sizeof kind;
-  const bool is_stream = getsockopt(passed.fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_STREAM;
-  if (!is_stream || !read_request(self, message, ConnectionRequest::kBrings, &request)) return false;
+  if (!is_stream(passed) || !read_request(self, message, ConnectionRequest::kBrings, &request)) return false;
   keep_from_children(passed.fd);
   *connection = established(request.from, passed.release(), false);
   return true;

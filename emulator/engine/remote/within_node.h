@@ -6,9 +6,13 @@
 //
 // It is always the same one, the lower by its name: two processes that want to send at the same moment have
 // one connection, and none is dropped on which messages are under way. The other one asks it to connect.
+//
+// Datagrams need no connection: those of a process that ends before it is connected go alone.
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include "fabric/descriptor.h"
 #include "wire/established_connection.h"
@@ -31,12 +35,22 @@ int connect_within_node(const NodeMembership& membership, const wire::ProcessId&
 // Asks process `id` of the own node to connect to this one. 0 or an errno, as above.
 int ask_within_node(const NodeMembership& membership, const wire::ProcessId& self, const wire::ProcessId& id);
 
-// Is this message of the control RPC one of these two?
+// Passes `frames`, whole datagrams, to process `id` of the own node. What is longer than a socket of the
+// kernel holds (some 200 KB) is lost. 0 or an errno, as above.
+int pass_datagrams_within_node(const NodeMembership& membership, const wire::ProcessId& self,
+                               const wire::ProcessId& id, std::span<const std::byte> frames);
+
+// Is this message of the control RPC one of these three?
 bool is_connection_request(const std::byte* message, size_t size);
 
-// The process that asks to be connected to. None (ProcessId::somebody()): the message brings a connection, or it
-// is not from a process of this node; a process that has ended meanwhile may have left messages.
+// The process that asks to be connected to. None (ProcessId::somebody()): the message brings a connection, or
+// it is not from a process of this node; a process that has ended meanwhile may have left messages.
 wire::ProcessId asks_within_node(const wire::ProcessId& self, const std::byte* message);
+
+// The frames that such a message passes, and the process that has sent them. None: it passes none, or is not
+// from a process of this node. Their bytes are not checked.
+std::vector<std::byte> datagrams_within_node(const wire::ProcessId& self, const std::byte* message,
+                                             const Descriptor& passed, wire::ProcessId* from);
 
 // Takes over the connection that such a message brings. False: it brings none, or is not from a process of
 // this node.

@@ -275,7 +275,7 @@ void EngineService::release(Process& process) {
 }
 
 void EngineService::leave() {
-  if (remote_) remote_->flush_all();
+  if (remote_) remote_->flush_last();
   process_.delete_unused_contexts();
   const bool objects_remain = has_objects() || !process_.left_contexts.empty();
   recording_.end();

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <random>
 
+#include "engine/remote/datagram_receiver.h"
 #include "engine/remote/peer.h"
 #include "observe/log.h"
 #include "unit/engine/played_node.h"
@@ -128,6 +129,28 @@ TEST(HostileNode, IsSurvived) {
     }
     close(stream[1]);
     ASSERT_TRUE(eventually([&] { return end.is_alone(); }));
+  }
+  for (size_t i = 0; i < canary.size(); ++i) ASSERT_EQ(canary.data()[i], 0x5a) << i;
+}
+
+// A process of the same node that passes anything as its last datagrams (within_node.h).
+TEST(HostileProcess, PassesAnythingAsDatagrams) {
+  int control[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control), 0);
+  End end(true, control[0], {}, {});
+  close(control[1]);
+  Region canary(end.pd.get(), 4096, IBV_ACCESS_LOCAL_WRITE);
+  std::fill_n(canary.data(), canary.size(), uint8_t{0x5a});
+  std::mt19937_64 random(1);
+  for (uint32_t round = 0; round < 2000; ++round) {
+    HostilePeer peer(end, canary, round);
+    std::vector<std::byte> all;
+    for (int frames = 0; frames < 8; ++frames) {
+      const std::vector<std::byte> bytes = peer.frame();
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    all.resize(random() % (all.size() + 1));
+    receive_passed_datagrams(*end.context->process, {77, 1, 1}, all);
   }
   for (size_t i = 0; i < canary.size(); ++i) ASSERT_EQ(canary.data()[i], 0x5a) << i;
 }

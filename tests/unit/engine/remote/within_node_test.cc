@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "unit/common/child.h"
-#include "unit/engine/scene.h"
+#include "unit/engine/datagram_scene.h"
 
 namespace verbena {
 namespace {
@@ -23,6 +23,16 @@ struct TwoOfOneNode {
   std::atomic<uint32_t> numbers[2];  // of the queue pairs; 0: not there yet
   std::atomic<bool> late, ready;
 };
+
+// How many messages have come after 2 seconds at most.
+uint32_t count_received(Cq* cq) {
+  uint32_t count = 0;
+  for (const int64_t end = now_ns() + 2'000'000'000; count < kMessages && now_ns() < end;) {
+    ibv_wc wc;
+    if (poll_cq(cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS) ++count;
+  }
+  return count;
+}
 
 // UC: what is lost is not sent again.
 class UcEnd {
@@ -69,15 +79,7 @@ class UcEnd {
       if (send(qp_.get(), {memory_.sge(0, kSize)}, i, 0) != 0) return 1;
     return 0;
   }
-  // How many messages have come after 2 seconds at most.
-  uint32_t received() {
-    uint32_t count = 0;
-    for (const int64_t end = now_ns() + 2'000'000'000; count < kMessages && now_ns() < end;) {
-      ibv_wc wc;
-      if (poll_cq(recv_cq_.get(), 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS) ++count;
-    }
-    return count;
-  }
+  uint32_t received() { return count_received(recv_cq_.get()); }
 
  private:
   TwoOfOneNode& both_;
@@ -86,6 +88,43 @@ class UcEnd {
   const Owned<Context> context_ = open_device();
   const Owned<Pd> pd_ = make_pd(context_.get());
   Region memory_{pd_.get(), size_t{kMessages} * kSize};
+  const Owned<Cq> send_cq_ = make_cq(context_.get()), recv_cq_ = make_cq(context_.get());
+  Owned<Qp> qp_;
+};
+
+class UdEnd {
+ public:
+  UdEnd() {
+    ibv_qp_init_attr init{};
+    init.cap = {kMessages, kMessages, 1, 1, 0};
+    init.qp_type = IBV_QPT_UD;
+    Qp* qp = nullptr;
+    EXPECT_EQ(create_qp(pd_.get(), &init, send_cq_.get(), recv_cq_.get(), 0, &qp), 0);
+    qp_.reset(qp);
+    DatagramScene::start(qp);
+  }
+  uint32_t number() const { return qp_number(qp_.get()); }
+  int post_receives() {
+    for (uint32_t i = 0; i < kMessages; ++i)
+      if (receive(qp_.get(), {memory_.sge(i * (kGrh + kSize), kGrh + kSize)}, i) != 0) return 1;
+    return 0;
+  }
+  int send_all(const GidEntry& gid, uint32_t qpn) {
+    Address to(pd_.get(), address_of(gid));
+    Sges sges{memory_.sge(0, kSize)};
+    for (uint32_t i = 0; i < kMessages; ++i) {
+      ibv_send_wr wr = request(IBV_WR_SEND, sges, i);
+      wr.wr.ud = {to.ah(), qpn, kQkey};
+      if (post(qp_.get(), wr) != 0) return 1;
+    }
+    return 0;
+  }
+  uint32_t received() { return count_received(recv_cq_.get()); }
+
+ private:
+  const Owned<Context> context_ = open_device();
+  const Owned<Pd> pd_ = make_pd(context_.get());
+  Region memory_{pd_.get(), size_t{kMessages} * (kGrh + kSize)};
   const Owned<Cq> send_cq_ = make_cq(context_.get()), recv_cq_ = make_cq(context_.get());
   Owned<Qp> qp_;
 };
@@ -133,6 +172,26 @@ TEST_F(WithinNode, NothingIsLostWhenBothConnect) {
     EXPECT_EQ(lower.answer(), 'a') << round;
     lower.command('x');
     EXPECT_EQ(lower.finish(), 0) << round;
+  }
+}
+
+// The one that ends has the higher slot: it is for the other one to connect.
+TEST_F(WithinNode, DatagramsArriveThoughTheirSenderEndsAtOnce) {
+  constexpr int kRounds = 12;
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    new (both_) TwoOfOneNode{};
+    const TemporaryNode node;
+    const GidEntry gid = node.directory().devices().devices[0].ports[0].gids[0];
+    Child receiver([&](const Child& parent) {
+      UdEnd end;
+      if (end.post_receives() != 0) return 100;
+      both_->numbers[0] = end.number();
+      parent.tell('o');
+      return static_cast<int>(kMessages - end.received());
+    });
+    ASSERT_EQ(receiver.answer(), 'o');
+    EXPECT_EQ(UdEnd().send_all(gid, both_->numbers[0]), 0);
+    EXPECT_EQ(receiver.finish(), 0) << "messages lost in round " << round;
   }
 }
 

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "adapter/locks.h"
 #include "adapter/segment.h"
-#include "adapter/spin_lock.h"
 #include "fabric/fifo.h"
 #include "fabric/mapped_regions.h"
 #include "fabric/node_membership.h"

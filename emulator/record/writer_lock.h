@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "adapter/spin_lock.h"
+#include "adapter/locks.h"
 
 namespace verbena::record {
 

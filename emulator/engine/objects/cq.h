@@ -11,7 +11,7 @@
 
 #include "adapter/completion_ring.h"
 #include "adapter/known_region.h"
-#include "adapter/spin_lock.h"
+#include "adapter/locks.h"
 #include "engine/objects/context_use.h"
 
 namespace verbena {
@@ -40,7 +40,7 @@ struct Cq {
   CompChannel* channel = nullptr;
   std::atomic<uint32_t> users{0};  // queue pairs; twice for one that sends and receives here
 
-  SpinLock lock;  // polling and purging
+  BiasedLock lock;  // polling and purging
   CompletionConsumer consumer;
   KnownRegion scattered;                    // the region that eager data went to last
   std::atomic<bool> rendezvous_due{false};  // of some SRQ with tags (TagMatching::rendezvous)

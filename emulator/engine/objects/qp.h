@@ -18,8 +18,8 @@
 
 #include "adapter/known_region.h"
 #include "adapter/layout.h"
+#include "adapter/locks.h"
 #include "adapter/receive_ring.h"
-#include "adapter/spin_lock.h"
 #include "engine/objects/context_use.h"
 #include "fabric/hazard_guard.h"
 
@@ -47,10 +47,10 @@ struct Xrcd;
 
 enum class Waiting : uint8_t {
   kNothing,
-  kReceive,    // RNR: the peer has no receive WQE posted
-  kTransport,  // the peer does not reply
+  kReceive,     // RNR: the peer has no receive WQE posted
+  kTransport,   // the peer does not reply
   kAtomicLock,  // another requester is in the middle of an atomic on the same word; or a key is still in use
-  kChunk,      // the next chunk of a long transfer goes when polled
+  kChunk,       // the next chunk of a long transfer goes when polled
 };
 
 // The proxy of a queue pair that another process owns (XRC_RECV, ibv_open_qp(3)): what the verbs call on it.
@@ -72,8 +72,8 @@ struct QpHandle {
 // Layout: a program may use many queue pairs in turn, so one message often misses the nearest cache. Fields
 // are grouped by the code that uses them. No two groups share a cache line.
 //
-// The members that are references lie in one block, QpParts (qp.cc). A file that uses such a part includes its
-// header. The others are spared what these headers include.
+// The members that are references lie in one block, QpParts (qp.cc). A file that uses such a part includes
+// its header. The others are spared what these headers include.
 struct Qp {
   Qp();  // throws std::bad_alloc
   ~Qp();
@@ -90,8 +90,7 @@ struct Qp {
   uint32_t index = 0;
   ibv_qp_type type = IBV_QPT_RC;
   std::atomic<ibv_qp_state> state{IBV_QPS_RESET};
-  std::atomic<uint32_t> expected_target{
-      UINT32_MAX};  // slot that the next request will probably access
+  std::atomic<uint32_t> expected_target{UINT32_MAX};  // slot that the next request will probably access
   // The second line.
   HazardRecords hazards;  // of `process`
   ibv_qp_cap cap{};
@@ -101,7 +100,7 @@ struct Qp {
   bool signal_all = false;
 
   // ---- receive queue, under recv_lock ----
-  alignas(kCacheLine) SpinLock recv_lock;
+  alignas(kCacheLine) BiasedLock recv_lock;
   uint64_t rq_posted = 0;
   std::atomic<uint64_t> rq_freed{0};  // slots below are free: their completions were polled
   ReceiveRing receives;
@@ -136,7 +135,7 @@ struct Qp {
 
   // ---- rarely used ----
   std::unique_ptr<OwnRequests> own_requests;  // under send_lock; nullptr: it posts none
-  ibv_qp_attr attr{};  // what modify_qp was given last
+  ibv_qp_attr attr{};                         // what modify_qp was given last
   Cq* recv_cq = nullptr;
   uint64_t user_handle = 0;
   std::atomic<uint32_t> async_events{0};

@@ -16,11 +16,11 @@
 #include <mutex>
 #include <vector>
 
-#include "adapter/known_region.h"
-#include "adapter/shared_receive_ring.h"
-#include "adapter/spin_lock.h"
-#include "adapter/tag_list.h"
 #include "adapter/completion_ring.h"
+#include "adapter/known_region.h"
+#include "adapter/locks.h"
+#include "adapter/shared_receive_ring.h"
+#include "adapter/tag_list.h"
 #include "engine/objects/context_use.h"
 
 namespace verbena {
@@ -84,10 +84,10 @@ struct Srq {
     uint64_t position;  // in the order ring, + 1; 0: free
     uint32_t taker;     // Worker::pack(), kept when the order word was reused before the slot was freed
   };
-  SpinLock lock;               // for posting and for freeing slots
-  std::vector<uint32_t> free;  // the last one is used next
-  KnownRegion posted;          // of receive requests; under `lock`
-  uint32_t issued = 0;         // slots that are in use or in `free`: those below this number
+  BiasedLock lock;                // for posting and for freeing slots
+  std::vector<uint32_t> free;     // the last one is used next
+  KnownRegion posted;             // of receive requests; under `lock`
+  uint32_t issued = 0;            // slots that are in use or in `free`: those below this number
   std::atomic<uint32_t> room{0};  // the promised capacity of the queue: as many may be in use; under `lock`
   uint32_t in_use() const { return issued - static_cast<uint32_t>(free.size()); }  // under `lock`
 
@@ -111,7 +111,7 @@ struct Srq {
   // ---- of an SRQ of the program ----
   ContextUse context;
   Pd* pd = nullptr;
-  Cq* cq = nullptr;  // XRC and tag matching
+  Cq* cq = nullptr;                   // XRC and tag matching
   std::unique_ptr<TagMatching> tags;  // nullptr: it matches none
   Xrcd* xrcd = nullptr;
   uint64_t user_handle = 0;

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "adapter/locks.h"
 #include "adapter/shared_receive_ring.h"
-#include "adapter/spin_lock.h"
 #include "engine/objects/cq.h"
 #include "engine/objects/srq.h"
 

@@ -200,6 +200,7 @@ int EngineService::acquire(Process** out) {
   std::lock_guard lock(service_mutex);
   if (current == nullptr) {
     begin_injection();
+    allow_biased_locks();  // before the service thread begins: the kernel makes it dearer with threads
     auto* service = new (std::nothrow) EngineService;
     if (service == nullptr) return ENOMEM;
     if (const int error = service->enter(node); error != 0) {

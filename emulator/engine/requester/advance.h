@@ -13,6 +13,11 @@
 
 namespace verbena {
 
+// By the only writer of the counter.
+inline void count_one(std::atomic<uint32_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 // A message of `length` bytes in `packets` packets has been carried out: advances PSN and counters.
 inline void advance(Qp& qp, Passing passing, uint32_t length, uint64_t packets) {
   SharedQp& own = *qp.shared;

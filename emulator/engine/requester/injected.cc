@@ -5,7 +5,9 @@
 #include "adapter/layout.h"
 #include "engine/objects/requester_context.h"
 #include "engine/objects/send_request.h"
+#include "engine/requester/advance.h"
 #include "engine/requester/observed_retry.h"
+#include "engine/requester/requester.h"
 #include "engine/rules/program_enum.h"
 #include "engine/rules/send_rules.h"
 #include "engine/rules/timers.h"
@@ -30,24 +32,33 @@ faults::RequestFacts facts_of(const Qp& qp, const SendRequest& request) {
   return facts;
 }
 
+// The request, whose first packet has the PSN `psn`, is to be sent again.
+void note_loss(const Qp& qp, const SendRequest& request, uint32_t psn) {
+  count_one(qp.shared->retries);
+  observe_retry(qp, request, psn, VendorError::peer_silent);
+}
+
 }  // namespace
 
 faults::Verdict injected_verdict(const Qp& qp, const SendRequest& request, faults::Injection& injection) {
   if (request.done != 0) return {};  // it has begun
-  return injection.on_request(facts_of(qp, request), now_ns());
+  const faults::Verdict verdict = injection.on_request(facts_of(qp, request), now_ns());
+  if (verdict.was_lost && is_acknowledged(qp.type)) note_loss(qp, request, next_psn(qp));
+  if (verdict.was_lost && !is_acknowledged(qp.type)) count_one(qp.shared->lost);
+  return verdict;
 }
 
 faults::Verdict acknowledgement_verdict(const Qp& qp, const SendRequest& request,
                                         faults::Injection& injection) {
-  return injection.on_acknowledgement(facts_of(qp, request), now_ns());
+  const faults::Verdict verdict = injection.on_acknowledgement(facts_of(qp, request), now_ns());
+  if (verdict.was_lost) note_loss(qp, request, qp.requester.psn);
+  return verdict;
 }
 
 bool acknowledgement_is_lost(Qp& qp, SendRequest& request, faults::Injection& injection) {
   if (!injection.loses_ack(facts_of(qp, request), now_ns())) return false;
   request.done = 0;
-  std::atomic<uint32_t>& retries = qp.shared->retries;
-  retries.store(retries.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  observe_retry(qp, request, qp.requester.psn, VendorError::peer_silent);
+  note_loss(qp, request, qp.requester.psn);
   return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // What faults on purpose (faults/injection.h) do to a request that is about to start, and to its
-// acknowledgement. The caller holds send_lock.
+// acknowledgement. What is lost is counted, and observers are told. The caller holds send_lock.
 #pragma once
 
 #include "engine/objects/qp.h"

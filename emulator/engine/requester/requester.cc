@@ -12,6 +12,7 @@
 #include "engine/qp_state/migration.h"
 #include "engine/requester/advance.h"
 #include "engine/requester/injected.h"
+#include "engine/requester/kept_request.h"
 #include "engine/requester/local_requests.h"
 #include "engine/requester/observed_retry.h"
 #include "engine/requester/rate_limit.h"
@@ -40,12 +41,6 @@ constexpr int64_t kLongestPause = 10'000'000;
 // stopped, or the lock is damaged: that counts as a silent responder.
 constexpr uint64_t kLongestBusy = 1'000'000'000;
 
-SendRequest& at(Qp& qp, uint64_t number) { return qp.sq[number & (qp.sq.size() - 1)]; }
-
-void count(std::atomic<uint32_t>& counter) {
-  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 // The request at the head of the send queue fails: it completes with an error, and the queue pair goes to
 // ERR, or to SQE.
 Step fail(Qp& qp, const SendRequest& request, VendorError error) {
@@ -70,7 +65,7 @@ Step fail(Qp& qp, const SendRequest& request, VendorError error) {
 
 // A request has found no receive request at the peer. For `verbena status`.
 void note_rnr(SharedQp& shared, const Qp& qp) {
-  count(shared.rnr_naks);
+  count_one(shared.rnr_naks);
   const uint64_t done = shared.requests_out.load(std::memory_order_relaxed);
   const uint64_t since = shared.rnr_since.load(std::memory_order_relaxed);
   if (since != 0 && since >= shared.state_since.load(std::memory_order_relaxed) &&
@@ -106,7 +101,7 @@ Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, 
   if (what == Waiting::kReceive)
     note_rnr(*qp.shared, qp);
   else
-    count(qp.shared->retries);
+    count_one(qp.shared->retries);
   return Step::kWaits;
 }
 
@@ -133,7 +128,7 @@ void go_back(Qp& qp, uint64_t number) {
   Flight& flight = qp.flight;
   const uint64_t end = std::min(flight.sent + 1, qp.sq_posted);
   for (uint64_t n = number; n < end; ++n) {
-    SendRequest& request = at(qp, n);
+    SendRequest& request = request_at(qp, n);
     if (n < flight.sent && brings_response(*find_send_operation(request.opcode)) && !request.answered)
       --flight.responses_awaited;
     request.done = 0;
@@ -142,7 +137,7 @@ void go_back(Qp& qp, uint64_t number) {
   flight.sent = number;
   flight.next_psn = qp.requester.psn;
   for (uint64_t n = qp.sq_next; n < number; ++n)
-    flight.next_psn = psn_add(flight.next_psn, packets_of(at(qp, n).length, qp.requester.mtu));
+    flight.next_psn = psn_add(flight.next_psn, packets_of(request_at(qp, n).length, qp.requester.mtu));
   flight.acknowledged = std::min(flight.acknowledged, number);
 }
 
@@ -150,7 +145,7 @@ void go_back(Qp& qp, uint64_t number) {
 bool is_in_flight(Qp& qp, uint64_t number) {
   const uint64_t sent = qp.flight.sent;
   return number >= qp.sq_next && number < qp.sq_posted &&
-         (number < sent || (number == sent && at(qp, number).done != 0));
+         (number < sent || (number == sent && request_at(qp, number).done != 0));
 }
 
 void note_acknowledged(Qp& qp, uint64_t number) {
@@ -174,10 +169,6 @@ bool loses_acknowledgement(Qp& qp, const SendRequest& request, bool awaits_respo
   Flight& flight = qp.flight;
   if (flight.acknowledged > request.number + 1 && !awaits_response) return false;
   const faults::Verdict verdict = acknowledgement_verdict(qp, request, injection);
-  if (verdict.was_lost) {
-    count(qp.shared->retries);
-    observe_retry(qp, request, qp.requester.psn, VendorError::peer_silent);
-  }
   if (verdict.kind == faults::Verdict::Kind::kGo) return false;
   if (verdict.kind == faults::Verdict::Kind::kFail)
     note_refused(qp, request.number, static_cast<VendorError>(verdict.vendor_err));
@@ -192,7 +183,7 @@ bool complete_done(Qp& qp) {
   const bool awaits_receive = qp.waiting == Waiting::kReceive;
   // A refusal is final, whatever is said of the request or of later ones afterwards.
   while (qp.sq_next < flight.sent && qp.sq_next + 1 != flight.refused_at) {
-    SendRequest& request = at(qp, qp.sq_next);
+    SendRequest& request = request_at(qp, qp.sq_next);
     if (is_local(request.opcode)) break;
     const bool awaits_response = brings_response(*find_send_operation(request.opcode));
     if (awaits_response ? !request.answered : request.number >= flight.acknowledged) break;
@@ -202,7 +193,7 @@ bool complete_done(Qp& qp) {
   }
   const bool is_refused = flight.refused_at == qp.sq_next + 1;
   if (is_refused && qp.sq_next != qp.sq_posted && qp.sq_next < flight.begun) {
-    fail(qp, at(qp, qp.sq_next), flight.refusal);
+    fail(qp, request_at(qp, qp.sq_next), flight.refusal);
     return false;
   }
   if (qp.sq_next == before || qp.sq_next >= flight.begun) return true;
@@ -327,9 +318,6 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
 // Faults on purpose. kOn: the request starts as usual.
 Next inject(Qp& qp, const SendOperation& operation, SendRequest& request, faults::Injection& injection) {
   const faults::Verdict verdict = injected_verdict(qp, request, injection);
-  if (verdict.was_lost) count(is_acknowledged(qp.type) ? qp.shared->retries : qp.shared->lost);
-  if (verdict.was_lost && is_acknowledged(qp.type))
-    observe_retry(qp, request, next_psn(qp), VendorError::peer_silent);
   switch (verdict.kind) {
     case faults::Verdict::Kind::kGo:
       return Next::kOn;
@@ -413,7 +401,7 @@ void send_again_if_replaced(Qp& qp) {
   if (arrived == Transport::kSamePath) return;
   go_back(qp, qp.sq_next);
   qp.try_again_at = 0;
-  for (int i = 0; i < arrived; ++i) complete_request(qp, at(qp, qp.sq_next));
+  for (int i = 0; i < arrived; ++i) complete_request(qp, request_at(qp, qp.sq_next));
 }
 
 void leave_to_scheduler(Qp& qp, int64_t come_again) {
@@ -471,7 +459,7 @@ int64_t send_what_may_go(Qp& qp, bool from_service) {
     const bool asks = from_service && qp.waiting == Waiting::kReceive;
     const bool just_asked = asks && !(qp.wakeup_asked && transport.is_wakeup_pending(qp));
     if (just_asked) qp.wakeup_asked = transport.ask_for_wakeup(qp);
-    const Next next = start(qp, at(qp, flight.sent));
+    const Next next = start(qp, request_at(qp, flight.sent));
     if (next == Next::kOn || next == Next::kFailed) {
       qp.wakeup_asked = false;
       flight.sent = std::max(flight.sent, qp.sq_next);
@@ -510,7 +498,7 @@ int64_t check_deadline(Qp& qp, int64_t now) {
   // A stream carries a request once: its timeouts have passed all the same.
   if (qp.waiting == Waiting::kTransport)
     qp.shared->retries.fetch_add(std::max<uint32_t>(qp.attr.retry_cnt, 1), std::memory_order_relaxed);
-  fail(qp, at(qp, qp.sq_next), qp.wait_reason);
+  fail(qp, request_at(qp, qp.sq_next), qp.wait_reason);
   return kEndOfTime;
 }
 
@@ -584,7 +572,8 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   if (!is_in_flight(qp, number)) return;
   note_acknowledged(qp, number);
   if (!complete_done(qp)) return;
-  if (number == qp.sq_next) tell_if_sent_away(qp, at(qp, number), Reply::kRnr, VendorError::none, rnr_timer);
+  if (number == qp.sq_next)
+    tell_if_sent_away(qp, request_at(qp, number), Reply::kRnr, VendorError::none, rnr_timer);
   if (flight.rnr_number != number) flight.rnr_tries = 0;
   flight.rnr_number = number;
   note_rnr(*qp.shared, qp);
@@ -595,7 +584,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
   }
   ++flight.rnr_tries;
   go_back(qp, number);
-  observe_retry(qp, at(qp, number), flight.next_psn, VendorError::no_receive_posted);
+  observe_retry(qp, request_at(qp, number), flight.next_psn, VendorError::no_receive_posted);
   qp.waiting = Waiting::kReceive;
   qp.give_up_at = kEndOfTime;
   qp.wait_reason = VendorError::no_receive_posted;
@@ -618,8 +607,8 @@ void not_ready(Qp& qp, uint64_t number, VendorError error) {
   if (!is_in_flight(qp, number)) return;
   go_back(qp, number);
   wait_in_flight(qp, Waiting::kTransport, error);
-  count(qp.shared->retries);
-  observe_retry(qp, at(qp, number), flight.next_psn, error);
+  count_one(qp.shared->retries);
+  observe_retry(qp, request_at(qp, number), flight.next_psn, error);
   flight.pause = flight.pause == 0 ? kFirstPause : std::min(2 * flight.pause, kLongestPause);
   qp.try_again_at = now_ns() + flight.pause;
   qp.process->scheduler().add(&qp);
@@ -627,7 +616,7 @@ void not_ready(Qp& qp, uint64_t number, VendorError error) {
 
 SendRequest* find_awaiting_response(Qp& qp, uint64_t number) {
   if (number < qp.sq_next || number >= qp.flight.sent) return nullptr;
-  SendRequest& request = at(qp, number);
+  SendRequest& request = request_at(qp, number);
   if (is_local(request.opcode) || request.answered || !brings_response(*find_send_operation(request.opcode)))
     return nullptr;
   return &request;

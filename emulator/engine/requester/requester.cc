@@ -7,9 +7,8 @@
 #include "engine/completion/send_completion.h"
 #include "engine/events/async_events.h"
 #include "engine/objects/flight.h"
+#include "engine/objects/process.h"
 #include "engine/objects/transport.h"
-#include "engine/qp_state/error_flow.h"
-#include "engine/qp_state/migration.h"
 #include "engine/requester/advance.h"
 #include "engine/requester/injected.h"
 #include "engine/requester/kept_request.h"
@@ -18,19 +17,13 @@
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
 #include "engine/requester/sent_away.h"
-#include "engine/responder/refusal.h"
+#include "engine/requester/waiting.h"
 #include "engine/rules/pacing.h"
-#include "engine/rules/reply.h"
 #include "engine/rules/timers.h"
-#include "fabric/hazards.h"
 
 namespace verbena {
 namespace {
 
-// ns. While requests wait and the program does not poll, the service thread looks this often.
-constexpr int64_t kShortTick = 200'000;
-// ns. The same for a request whose peer will wake this process, and for one without an answer.
-constexpr int64_t kLongTick = 20'000'000;
 // ns. A request that found no receive WQE is not tried again sooner. Meanwhile the peer posts several, and
 // one cache line does not bounce between the two.
 constexpr int64_t kReceivePause = 5'000;
@@ -40,86 +33,6 @@ constexpr int64_t kLongestPause = 10'000'000;
 // ns. Atomics hold the lock of a word for a moment. If a requester never gets the lock, its holder is
 // stopped, or the lock is damaged: that counts as a silent responder.
 constexpr uint64_t kLongestBusy = 1'000'000'000;
-
-// The request at the head of the send queue fails: it completes with an error, and the queue pair goes to
-// ERR, or to SQE.
-Step fail(Qp& qp, const SendRequest& request, VendorError error) {
-  const auto* text = find_vendor_error(static_cast<uint32_t>(error));
-  VERBENA_LOG_AT(LogLevel::kWarn, "QP 0x%06x: %s (wr_id 0x%llx) fails: %s: %s [%s]", qp.shared->qpn,
-                 find_send_operation(request.opcode)->name, static_cast<unsigned long long>(request.wr_id),
-                 text->name, text->text, text->name);
-  explain_unreachable(qp.requester, error);
-  observe_request(qp, request, error);
-  tell_if_sent_away(qp, request, reply_of(error), error);
-  complete_send(qp, request, error);
-  qp.sq_next = request.number + 1;
-  qp.waiting = Waiting::kNothing;
-  if (!is_acknowledged(qp.type))
-    enter_send_queue_error(qp);
-  else
-    enter_error(qp);
-  return Step::kFailed;
-}
-
-// ---- waiting ----
-
-// A request has found no receive request at the peer. For `verbena status`.
-void note_rnr(SharedQp& shared, const Qp& qp) {
-  count_one(shared.rnr_naks);
-  const uint64_t done = shared.requests_out.load(std::memory_order_relaxed);
-  const uint64_t since = shared.rnr_since.load(std::memory_order_relaxed);
-  if (since != 0 && since >= shared.state_since.load(std::memory_order_relaxed) &&
-      shared.rnr_requests_out.load(std::memory_order_relaxed) == done)
-    return;
-  shared.rnr_is_endless.store(rnr_failure_ns(qp.attr.rnr_retry, 0) == kNever ? 1 : 0,
-                              std::memory_order_relaxed);
-  shared.rnr_requests_out.store(done, std::memory_order_relaxed);
-  shared.rnr_since.store(wall_clock_ns(), std::memory_order_release);
-}
-
-// The retries on one path are over: an armed connection goes on with the other one (vol. 1, 17.2.8.1.3).
-bool take_alternate_path(Qp& qp) {
-  if (!migrate(qp)) return false;
-  raise_qp_event(qp, IBV_EVENT_PATH_MIG);
-  return true;
-}
-
-// The request at the head of the send queue waits for `what`. It fails for `reason` `patience_ns` after the
-// first such call.
-Step wait(Qp& qp, const SendRequest& request, Waiting what, VendorError reason, uint64_t patience_ns) {
-  if (qp.waiting != what) {
-    if (patience_ns == 0 && (what != Waiting::kTransport || !take_alternate_path(qp)))
-      return fail(qp, request, reason);
-    qp.waiting = what;
-    qp.give_up_at = deadline_after(patience_ns);
-    if (what != Waiting::kAtomicLock) observe_retry(qp, request, next_psn(qp), reason);
-  } else if (qp.give_up_at != kEndOfTime && now_ns() >= qp.give_up_at) {
-    if (what != Waiting::kTransport || !take_alternate_path(qp)) return fail(qp, request, reason);
-    qp.give_up_at = deadline_after(patience_ns);
-  }
-  qp.wait_reason = reason;
-  if (what == Waiting::kReceive)
-    note_rnr(*qp.shared, qp);
-  else
-    count_one(qp.shared->retries);
-  return Step::kWaits;
-}
-
-// Something is in flight, or is about to be. The deadline runs from the first such call on.
-void wait_in_flight(Qp& qp, Waiting what, VendorError reason) {
-  if (qp.waiting == Waiting::kNothing || qp.waiting == Waiting::kReceive)
-    qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
-  qp.waiting = what;
-  qp.wait_reason = reason;
-  qp.transport->watch(qp);
-}
-
-// There was progress, and the request still waits.
-Step yield(Qp& qp) {
-  qp.waiting = Waiting::kChunk;
-  qp.give_up_at = kEndOfTime;
-  return Step::kWaits;
-}
 
 // ---- what is in flight ----
 
@@ -193,7 +106,7 @@ bool complete_done(Qp& qp) {
   }
   const bool is_refused = flight.refused_at == qp.sq_next + 1;
   if (is_refused && qp.sq_next != qp.sq_posted && qp.sq_next < flight.begun) {
-    fail(qp, request_at(qp, qp.sq_next), flight.refusal);
+    fail_request(qp, request_at(qp, qp.sq_next), flight.refusal);
     return false;
   }
   if (qp.sq_next == before || qp.sq_next >= flight.begun) return true;
@@ -210,7 +123,7 @@ bool complete_done(Qp& qp) {
 // BIND_MW and LOCAL_INV need no peer, and no PSN.
 Step carry_out_here(Qp& qp, const SendRequest& request) {
   const Response response = carry_out_locally(qp, request);
-  if (response.answer == Answer::kLocal) return fail(qp, request, response.error);
+  if (response.answer == Answer::kLocal) return fail_request(qp, request, response.error);
   if (response.answer == Answer::kBusy) {
     qp.waiting = Waiting::kAtomicLock;
     qp.give_up_at = kEndOfTime;
@@ -291,24 +204,24 @@ Next take_result(Qp& qp, const SendOperation& operation, SendRequest& request, c
       if (flight.pause == 0) qp.give_up_at = deadline_after(qp.transport->patience_ns(qp));
       return Next::kOn;
     case SendOutcome::kYield:
-      return next_after(yield(qp));
+      return next_after(wait_after_progress(qp));
     case SendOutcome::kBlocked:
       wait_in_flight(qp, Waiting::kChunk, VendorError::peer_silent);
       return Next::kLater;
     case SendOutcome::kBusy:
-      return next_after(wait(qp, request, Waiting::kAtomicLock, VendorError::peer_silent,
-                             std::max(kLongestBusy, qp.transport->patience_ns(qp))));
+      return next_after(wait_for(qp, request, Waiting::kAtomicLock, VendorError::peer_silent,
+                                 std::max(kLongestBusy, qp.transport->patience_ns(qp))));
     case SendOutcome::kRnr:
       qp.try_again_at = now_ns() + kReceivePause;
-      return next_after(wait(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
-                             rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
+      return next_after(wait_for(qp, request, Waiting::kReceive, VendorError::no_receive_posted,
+                                 rnr_failure_ns(qp.attr.rnr_retry, result.rnr_timer)));
     case SendOutcome::kFailed:
       // It fails after the requests before it have completed.
-      return is_first ? next_after(fail(qp, request, result.error)) : Next::kStop;
+      return is_first ? next_after(fail_request(qp, request, result.error)) : Next::kStop;
     case SendOutcome::kUnreachable:
       if (qp.transport->is_synchronous())
-        return next_after(wait(qp, request, Waiting::kTransport, result.error,
-                               std::max(qp.transport->patience_ns(qp), result.patience_ns)));
+        return next_after(wait_for(qp, request, Waiting::kTransport, result.error,
+                                   std::max(qp.transport->patience_ns(qp), result.patience_ns)));
       wait_in_flight(qp, Waiting::kTransport, result.error);
       return Next::kLater;
   }
@@ -346,7 +259,7 @@ Next start(Qp& qp, SendRequest& request) {
   }
   const SendOperation& operation = *find_send_operation(request.opcode);
   if (const VendorError error = judge(qp, operation, request); error != VendorError::none)
-    return is_first ? next_after(fail(qp, request, error)) : Next::kStop;
+    return is_first ? next_after(fail_request(qp, request, error)) : Next::kStop;
   if (waits_for_responses(qp, operation, request)) return Next::kStop;
   if (is_held_back(qp, request)) return Next::kPaced;
   if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
@@ -361,24 +274,6 @@ Next start(Qp& qp, SendRequest& request) {
       charge_for(qp, request, request.done - before);
   }
   return take_result(qp, operation, request, result);
-}
-
-// When a request that waits is tried again. `asked`: the peer has been asked to wake this process, and has
-// had time to notice.
-int64_t retry_at(Qp& qp, bool from_service, bool asked) {
-  if (qp.try_again_at != 0 && !qp.transport->is_synchronous()) return qp.try_again_at;
-  if (qp.waiting == Waiting::kChunk)
-    return now_ns() + (from_service && qp.transport->is_synchronous() ? 0 : kShortTick);
-  const bool slow =
-      asked || (from_service && qp.waiting == Waiting::kTransport && qp.transport->is_synchronous());
-  int64_t tick = kShortTick;
-  if (slow) {
-    tick = kLongTick;
-    const SharedQp* const there = qp.requester.path.qp;
-    if (qp.waiting == Waiting::kReceive && there != nullptr)
-      tick = std::max(tick, static_cast<int64_t>(rnr_timer_ns(there->min_rnr_timer)));
-  }
-  return std::min(now_ns() + tick, qp.give_up_at > now_ns() ? qp.give_up_at : kEndOfTime);
 }
 
 bool may_begin(const Qp& qp) {
@@ -488,20 +383,6 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   return acknowledged == 0 ? again : std::min(again, acknowledged);
 }
 
-int64_t check_deadline(Qp& qp, int64_t now) {
-  const ibv_qp_state state = qp.state.load(std::memory_order_relaxed);
-  if (qp.waiting == Waiting::kNothing || (state != IBV_QPS_RTS && state != IBV_QPS_SQD)) return kEndOfTime;
-  if (now < qp.give_up_at) return qp.give_up_at == kEndOfTime ? kEndOfTime - 1 : qp.give_up_at;
-  if (qp.sq_next == qp.sq_posted || !is_acknowledged(qp.type)) return kEndOfTime;
-  if (const int64_t grace = qp.transport->grace_ns(qp, now); now < qp.give_up_at + grace)
-    return qp.give_up_at + grace;
-  // A stream carries a request once: its timeouts have passed all the same.
-  if (qp.waiting == Waiting::kTransport)
-    qp.shared->retries.fetch_add(std::max<uint32_t>(qp.attr.retry_cnt, 1), std::memory_order_relaxed);
-  fail(qp, request_at(qp, qp.sq_next), qp.wait_reason);
-  return kEndOfTime;
-}
-
 void begin_flight(Qp& qp) {
   qp.flight = {};
   qp.flight.sent = qp.flight.begun = qp.flight.acknowledged = qp.sq_posted;
@@ -576,7 +457,7 @@ void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
     tell_if_sent_away(qp, request_at(qp, number), Reply::kRnr, VendorError::none, rnr_timer);
   if (flight.rnr_number != number) flight.rnr_tries = 0;
   flight.rnr_number = number;
-  note_rnr(*qp.shared, qp);
+  note_rnr(qp);
   if (rnr_failure_ns(qp.attr.rnr_retry, rnr_timer) != kNever && flight.rnr_tries >= qp.attr.rnr_retry) {
     note_refused(qp, number, VendorError::no_receive_posted);
     complete_done(qp);

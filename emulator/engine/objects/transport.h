@@ -7,7 +7,7 @@
 // Two kinds:
 // - Synchronous: send() carries the request out before it returns. Nothing is ever in flight.
 // - Asynchronous: send() gives the request away (kSent). Its outcome is reported later: acknowledged(),
-//   refused(), rnr(), not_ready(), ready() and answered() of requester.h.
+//   refused(), not_received(), ready_to_receive(), not_ready() and responded() of requester.h.
 //
 // All calls hold send_lock of the queue pair, and no hazard guard.
 #pragma once

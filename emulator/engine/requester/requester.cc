@@ -5,18 +5,15 @@
 
 #include "adapter/clock.h"
 #include "engine/completion/send_completion.h"
-#include "engine/events/async_events.h"
 #include "engine/objects/flight.h"
 #include "engine/objects/process.h"
 #include "engine/objects/transport.h"
-#include "engine/requester/advance.h"
+#include "engine/requester/in_flight.h"
 #include "engine/requester/injected.h"
 #include "engine/requester/kept_request.h"
 #include "engine/requester/local_requests.h"
-#include "engine/requester/observed_retry.h"
 #include "engine/requester/rate_limit.h"
 #include "engine/requester/send_limits.h"
-#include "engine/requester/sent_away.h"
 #include "engine/requester/waiting.h"
 #include "engine/rules/pacing.h"
 #include "engine/rules/timers.h"
@@ -27,96 +24,9 @@ namespace {
 // ns. A request that found no receive WQE is not tried again sooner. Meanwhile the peer posts several, and
 // one cache line does not bounce between the two.
 constexpr int64_t kReceivePause = 5'000;
-// ns. A responder that is not ready is tried again after this long, then after twice as long, and so on.
-constexpr int64_t kFirstPause = 200'000;
-constexpr int64_t kLongestPause = 10'000'000;
 // ns. Atomics hold the lock of a word for a moment. If a requester never gets the lock, its holder is
 // stopped, or the lock is damaged: that counts as a silent responder.
 constexpr uint64_t kLongestBusy = 1'000'000'000;
-
-// ---- what is in flight ----
-
-// Requests from `number` on are sent again.
-void go_back(Qp& qp, uint64_t number) {
-  Flight& flight = qp.flight;
-  const uint64_t end = std::min(flight.sent + 1, qp.sq_posted);
-  for (uint64_t n = number; n < end; ++n) {
-    SendRequest& request = request_at(qp, n);
-    if (n < flight.sent && brings_response(*find_send_operation(request.opcode)) && !request.answered)
-      --flight.responses_awaited;
-    request.done = 0;
-    request.answered = false;
-  }
-  flight.sent = number;
-  flight.next_psn = qp.requester.psn;
-  for (uint64_t n = qp.sq_next; n < number; ++n)
-    flight.next_psn = psn_add(flight.next_psn, packets_of(request_at(qp, n).length, qp.requester.mtu));
-  flight.acknowledged = std::min(flight.acknowledged, number);
-}
-
-// Sent, as a whole or in part, and not to be sent again. A reply to an earlier sending changes nothing.
-bool is_in_flight(Qp& qp, uint64_t number) {
-  const uint64_t sent = qp.flight.sent;
-  return number >= qp.sq_next && number < qp.sq_posted &&
-         (number < sent || (number == sent && request_at(qp, number).done != 0));
-}
-
-void note_acknowledged(Qp& qp, uint64_t number) {
-  Flight& flight = qp.flight;
-  flight.acknowledged = std::max(flight.acknowledged, std::min(number, flight.sent));
-}
-
-// The request fails with `error` once those before it are finished. Of several refused requests the first
-// counts.
-void note_refused(Qp& qp, uint64_t number, VendorError error) {
-  Flight& flight = qp.flight;
-  if (flight.refused_at != 0 && flight.refused_at <= number + 1) return;
-  flight.refused_at = number + 1;
-  flight.refusal = error;
-}
-
-// Faults on purpose. True: the acknowledgement of the request, which has come, is lost, and none of a later
-// request has come, which would stand for it.
-bool loses_acknowledgement(Qp& qp, const SendRequest& request, bool awaits_response,
-                           faults::Injection& injection) {
-  Flight& flight = qp.flight;
-  if (flight.acknowledged > request.number + 1 && !awaits_response) return false;
-  const faults::Verdict verdict = acknowledgement_verdict(qp, request, injection);
-  if (verdict.kind == faults::Verdict::Kind::kGo) return false;
-  if (verdict.kind == faults::Verdict::Kind::kFail)
-    note_refused(qp, request.number, static_cast<VendorError>(verdict.vendor_err));
-  if (verdict.kind == faults::Verdict::Kind::kHold) flight.acknowledged_again_at = verdict.until;
-  return true;
-}
-
-// Completes the requests that are done. False: the queue pair has failed.
-bool complete_done(Qp& qp) {
-  Flight& flight = qp.flight;
-  const uint64_t before = qp.sq_next;
-  const bool awaits_receive = qp.waiting == Waiting::kReceive;
-  // A refusal is final, whatever is said of the request or of later ones afterwards.
-  while (qp.sq_next < flight.sent && qp.sq_next + 1 != flight.refused_at) {
-    SendRequest& request = request_at(qp, qp.sq_next);
-    if (is_local(request.opcode)) break;
-    const bool awaits_response = brings_response(*find_send_operation(request.opcode));
-    if (awaits_response ? !request.answered : request.number >= flight.acknowledged) break;
-    if (faults::Injection* const injection = faults::injection(); injection != nullptr) [[unlikely]]
-      if (loses_acknowledgement(qp, request, awaits_response, *injection)) break;
-    complete_request(qp, request);
-  }
-  const bool is_refused = flight.refused_at == qp.sq_next + 1;
-  if (is_refused && qp.sq_next != qp.sq_posted && qp.sq_next < flight.begun) {
-    fail_request(qp, request_at(qp, qp.sq_next), flight.refusal);
-    return false;
-  }
-  if (qp.sq_next == before || qp.sq_next >= flight.begun) return true;
-  // The request that met no receive WQE goes on waiting for one, without a timeout.
-  if (awaits_receive)
-    qp.waiting = Waiting::kReceive;
-  else
-    wait_in_flight(qp, Waiting::kTransport, VendorError::peer_silent);
-  return true;
-}
 
 // ---- one request ----
 
@@ -281,15 +191,6 @@ bool may_begin(const Qp& qp) {
   return state == IBV_QPS_RTS || (state == IBV_QPS_SQD && qp.flight.sent < qp.flight.begun);
 }
 
-// In SQD with all finished that has begun: nothing waits any more, not even for space in the transport.
-void note_drained(Qp& qp) {
-  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_SQD || qp.sq_next < qp.flight.begun) return;
-  qp.waiting = Waiting::kNothing;
-  if (!qp.drain_event_due) return;
-  qp.drain_event_due = false;
-  raise_qp_event(qp, IBV_EVENT_SQ_DRAINED);
-}
-
 // The path has been replaced: what was in flight is sent again.
 void send_again_if_replaced(Qp& qp) {
   const int arrived = qp.transport->was_replaced(qp);
@@ -297,10 +198,6 @@ void send_again_if_replaced(Qp& qp) {
   go_back(qp, qp.sq_next);
   qp.try_again_at = 0;
   for (int i = 0; i < arrived; ++i) complete_request(qp, request_at(qp, qp.sq_next));
-}
-
-void leave_to_scheduler(Qp& qp, int64_t come_again) {
-  if (come_again != kEndOfTime) qp.process->scheduler().add(&qp);
 }
 
 }  // namespace
@@ -324,7 +221,7 @@ void start_kept(Qp& qp) {
   // Earlier requests wait. The scheduler has the queue pair already.
   if (!is_alone && (qp.waiting == Waiting::kChunk || qp.waiting == Waiting::kReceive)) return;
   if (qp.transport->is_synchronous()) return qp.process->scheduler().add(&qp);
-  leave_to_scheduler(qp, progress_send_queue(qp, false));
+  if (progress_send_queue(qp, false) != kEndOfTime) qp.process->scheduler().add(&qp);
 }
 
 namespace {
@@ -381,139 +278,6 @@ int64_t progress_send_queue(Qp& qp, bool from_service) {
   const int64_t again = send_what_may_go(qp, from_service);
   const int64_t acknowledged = qp.flight.acknowledged_again_at;
   return acknowledged == 0 ? again : std::min(again, acknowledged);
-}
-
-void begin_flight(Qp& qp) {
-  qp.flight = {};
-  qp.flight.sent = qp.flight.begun = qp.flight.acknowledged = qp.sq_posted;
-  qp.try_again_at = 0;
-}
-
-// ---- transports ----
-
-bool finish_request(Qp& qp, const SendRequest& request, bool to_group) {
-  observe_request(qp, request, VendorError::none);
-  tell_if_sent_away(qp, request, Reply::kAcknowledged, VendorError::none);
-  qp.waiting = Waiting::kNothing;
-  const Passing passing =
-      to_group ? Passing::kToGroup : passing_of(brings_response(*find_send_operation(request.opcode)));
-  advance(qp, passing, request.length, packets_of(request.length, qp.requester.mtu));
-  qp.sq_next = request.number + 1;
-  Flight& flight = qp.flight;
-  flight.sent = std::max(flight.sent, qp.sq_next);
-  flight.pause = 0;
-  flight.rnr_tries = 0;
-  if (request.tag != 0) [[unlikely]]
-    complete_own(qp, request, VendorError::none);
-  if (!is_signaled(qp, request)) return false;
-  append_send_completion(qp, {request.wr_id, request.number, request.opcode, request.length});
-  return true;
-}
-
-void complete_request(Qp& qp, const SendRequest& request) {
-  if (finish_request(qp, request)) raise_send_event(qp, false);
-}
-
-uint32_t next_psn(const Qp& qp) {
-  return qp.flight.sent <= qp.sq_next ? qp.requester.psn : qp.flight.next_psn;
-}
-
-namespace {
-
-void await_late_acknowledgement(Qp& qp) {
-  if (qp.flight.acknowledged_again_at != 0) [[unlikely]]
-    qp.process->scheduler().add(&qp);
-}
-
-// Something has come from the peer: requests that waited for it continue.
-void go_on(Qp& qp) {
-  await_late_acknowledgement(qp);
-  if (qp.flight.sent == qp.sq_posted)
-    note_drained(qp);
-  else
-    leave_to_scheduler(qp, progress_send_queue(qp, false));
-}
-
-}  // namespace
-
-void acknowledged(Qp& qp, uint64_t number) {
-  note_acknowledged(qp, number);
-  if (complete_done(qp)) go_on(qp);
-}
-
-void refused(Qp& qp, uint64_t number, VendorError error) {
-  if (!is_in_flight(qp, number)) return;
-  note_refused(qp, number, error);
-  note_acknowledged(qp, number);
-  if (complete_done(qp)) await_late_acknowledgement(qp);
-}
-
-void not_received(Qp& qp, uint64_t number, uint8_t rnr_timer) {
-  Flight& flight = qp.flight;
-  if (!is_in_flight(qp, number)) return;
-  note_acknowledged(qp, number);
-  if (!complete_done(qp)) return;
-  if (number == qp.sq_next)
-    tell_if_sent_away(qp, request_at(qp, number), Reply::kRnr, VendorError::none, rnr_timer);
-  if (flight.rnr_number != number) flight.rnr_tries = 0;
-  flight.rnr_number = number;
-  note_rnr(qp);
-  if (rnr_failure_ns(qp.attr.rnr_retry, rnr_timer) != kNever && flight.rnr_tries >= qp.attr.rnr_retry) {
-    note_refused(qp, number, VendorError::no_receive_posted);
-    complete_done(qp);
-    return;
-  }
-  ++flight.rnr_tries;
-  go_back(qp, number);
-  observe_retry(qp, request_at(qp, number), flight.next_psn, VendorError::no_receive_posted);
-  qp.waiting = Waiting::kReceive;
-  qp.give_up_at = kEndOfTime;
-  qp.wait_reason = VendorError::no_receive_posted;
-  qp.try_again_at = now_ns() + static_cast<int64_t>(rnr_timer_ns(rnr_timer));
-  qp.process->scheduler().add(&qp);
-}
-
-// The wait was ended early: it does not count as a retry.
-void ready_to_receive(Qp& qp, uint64_t number) {
-  Flight& flight = qp.flight;
-  if (qp.waiting != Waiting::kReceive || flight.rnr_number != number || qp.try_again_at == 0) return;
-  if (flight.rnr_tries != 0) --flight.rnr_tries;
-  qp.try_again_at = 0;
-  leave_to_scheduler(qp, progress_send_queue(qp, false));
-}
-
-void not_ready(Qp& qp, uint64_t number, VendorError error) {
-  Flight& flight = qp.flight;
-  // It says nothing of the requests before it: a process without the queue pair replies so to each request.
-  if (!is_in_flight(qp, number)) return;
-  go_back(qp, number);
-  wait_in_flight(qp, Waiting::kTransport, error);
-  count_one(qp.shared->retries);
-  observe_retry(qp, request_at(qp, number), flight.next_psn, error);
-  flight.pause = flight.pause == 0 ? kFirstPause : std::min(2 * flight.pause, kLongestPause);
-  qp.try_again_at = now_ns() + flight.pause;
-  qp.process->scheduler().add(&qp);
-}
-
-SendRequest* find_awaiting_response(Qp& qp, uint64_t number) {
-  if (number < qp.sq_next || number >= qp.flight.sent) return nullptr;
-  SendRequest& request = request_at(qp, number);
-  if (is_local(request.opcode) || request.answered || !brings_response(*find_send_operation(request.opcode)))
-    return nullptr;
-  return &request;
-}
-
-void responded(Qp& qp, SendRequest& request, VendorError error) {
-  Flight& flight = qp.flight;
-  // A response acknowledges all earlier requests.
-  note_acknowledged(qp, request.number);
-  if (error != VendorError::none) {
-    note_refused(qp, request.number, error);
-  } else {
-    request.answered = true;
-    --flight.responses_awaited;
-  }
-  if (complete_done(qp)) go_on(qp);
 }
 
 }  // namespace verbena

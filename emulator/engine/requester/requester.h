@@ -6,6 +6,9 @@
 //
 // All functions are called with send_lock of the queue pair held, and without a hazard guard, unless a
 // comment says otherwise.
+//
+// The files: requester.cc drives the send queue, starting.cc sends one request, waiting.cc has waits and
+// deadlines, in_flight.cc what is in flight and what is done, reports.cc the reports of transports.
 #pragma once
 
 #include <cstdint>

@@ -90,7 +90,9 @@ IdTable::~IdTable() {
 int IdTable::open(const NodeDirectory& directory, const std::string& node, bool only_if_there) {
   const NoCancellation guard;
   IdTableFile* file = nullptr;
-  const int error = map_id_table(node, directory.header().node_id, only_if_there, &file, &kept_);
+  // A process of the node keeps the file's descriptor, for those that come after it has lost its name.
+  KeptDescriptor* kept = only_if_there ? nullptr : &kept_;
+  const int error = map_id_table(node, directory.header().node_id, only_if_there, &file, kept);
   if (error != 0) return error;
   if (file_ != nullptr) unmap_id_table(file_);
   file_ = file;

@@ -115,12 +115,13 @@ class Capture:
             self.packets.append(packet)
 
     def _decode(self):
-        """tshark must name every packet, and complain of none. tshark 4.0 knows no XRC. Its heuristic for RPC over RDMA takes
-        short SENDs for its own, and is off."""
+        """tshark must name every packet, and complain of none. tshark 4.0 knows no XRC. Its heuristics for RPC over RDMA and for
+        Ethernet over InfiniBand take payloads for their own (the latter UD messages that begin with 0xc.), and are off."""
         fields = ("frame.number", "infiniband.invariant.crc", "_ws.malformed", "_ws.expert.message", "_ws.col.Info")
-        done = subprocess.run(["tshark", "-n", "-r", self.file, "-Y", f"udp.dstport == {ROCE_PORT}", "--disable-heuristic",
-                               "rpcrdma_infiniband", "-o", "udp.ignore_ipv6_zero_checksum:TRUE", "-T", "fields",
-                               "-E", "separator=|", *(word for field in fields for word in ("-e", field))],
+        done = subprocess.run(["tshark", "-n", "-r", self.file, "-Y", f"udp.dstport == {ROCE_PORT}",
+                               "--disable-heuristic", "rpcrdma_infiniband", "--disable-heuristic", "mellanox_eoib",
+                               "-o", "udp.ignore_ipv6_zero_checksum:TRUE", "-T", "fields", "-E", "separator=|",
+                               *(word for field in fields for word in ("-e", field))],
                               capture_output=True, text=True, timeout=120)
         expect(done.returncode == 0, f"tshark: {done.stderr.strip()}")
         lines = [line.split("|", len(fields) - 1) for line in done.stdout.splitlines()]

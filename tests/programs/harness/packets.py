@@ -201,7 +201,8 @@ def check_by_tshark(path, packets):
     if shutil.which("tshark") is None:
         raise Skip("tshark is not installed")
     fields = ("infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message")
-    command = ["tshark", "-n", "-r", path, "--disable-heuristic", "rpcrdma_infiniband", "-T", "fields"]
+    command = ["tshark", "-n", "-r", path, "--disable-heuristic", "rpcrdma_infiniband", "--disable-heuristic",
+               "mellanox_eoib", "-T", "fields"]
     for field in fields:
         command += ["-e", field]
     seen = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False)

@@ -61,7 +61,7 @@ void allow_fast_path(Qp& qp) {
       ordinary && (path.receives.ready != nullptr || qp.fast.is_shared) && qp.requester.may_be_eager;
   qp.fast.small_size = is_eager ? kBounceSize : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
-  qp.fast.mapped_sends = qp.fast.rdma && path.receives.ready != nullptr;
+  qp.fast.mapped_sends = qp.fast.rdma && (path.receives.ready != nullptr || qp.fast.is_shared);
 }
 
 bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {

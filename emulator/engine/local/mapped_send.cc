@@ -27,11 +27,33 @@ bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
   return length > kBounceSize && length <= kSmallRdma;
 }
 
-// The buffer of the next receive request, here, if `length` bytes fit into its only SGE and this process has
-// mapped them. nullptr: not so. Under the hazard guard.
-std::byte* find_buffer(Qp& qp, uint32_t length, uint32_t epoch) {
+// The receive WQE that the message goes to.
+struct LongReceive {
+  const ReceiveWqe* wqe;
+  uint32_t index;   // as Completion::index
+  uint32_t length;  // bytes it takes, saturated
+  bool is_shared;   // of an SRQ, and taken from it
+};
+
+bool find_long_receive(Qp& qp, LongReceive* out) {
   PeerPath& path = qp.requester.path;
-  const ReceiveWqe& wqe = path.receives.wqe(path.taken);
+  ReadyWord ready;
+  if (qp.fast.is_shared) {
+    uint32_t slot;
+    if (!take_shared_wqe(qp, &slot, &ready)) return false;
+    *out = {&path.shared_receives.wqe(slot), slot, ready.length, true};
+    return true;
+  }
+  if (!path.receives.peek(path.taken, &ready, &path.known_ready)) return false;
+  *out = {&path.receives.wqe(path.taken), static_cast<uint32_t>(path.taken), ready.length, false};
+  path.receives.expect(path.taken);
+  return true;
+}
+
+// The buffer of the receive request, here, if `length` bytes fit into its only SGE and this process has
+// mapped them. nullptr: not so. Under the hazard guard.
+std::byte* find_buffer(Qp& qp, const ReceiveWqe& wqe, uint32_t length, uint32_t epoch) {
+  PeerPath& path = qp.requester.path;
   const WqeSge sge = wqe.sge[0];
   if (wqe.sge_count != 1 || sge.length < length) return nullptr;
   KnownRemote& known = qp.fast.received;
@@ -53,6 +75,15 @@ std::byte* find_buffer(Qp& qp, uint32_t length, uint32_t epoch) {
   return found.bytes;
 }
 
+// Copies the message to the buffer of the receive request. False: the slow path does it again, or fails.
+bool place_long(Qp& qp, const LongReceive& receive, uint64_t here, uint32_t length) {
+  const uint32_t epoch = mapping_epoch(qp.requester);
+  std::byte* const there = length <= receive.length ? find_buffer(qp, *receive.wqe, length, epoch) : nullptr;
+  if (there == nullptr || !copy_guarded(there, reinterpret_cast<const void*>(here), length)) return false;
+  prepare_completion(qp.requester.path);
+  return is_current(qp.requester, epoch);
+}
+
 }  // namespace
 
 bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
@@ -62,34 +93,33 @@ bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   guard_peer(qp, guard);
   const uint32_t length = wr.sg_list[0].length;
   uint64_t here;
-  if (!find_gathered(qp, wr.sg_list[0], &here) || !is_path_unchanged(qp) || path.has_eager) return false;
-  ReadyWord ready;
-  if (!path.receives.peek(path.taken, &ready, &path.known_ready) || length > ready.length) return false;
-  const uint32_t epoch = mapping_epoch(qp.requester);
-  std::byte* const there = find_buffer(qp, length, epoch);
-  if (there == nullptr) return false;
-  path.receives.expect(path.taken);
-  if (!copy_guarded(there, reinterpret_cast<const void*>(here), length)) return false;
-  prepare_completion(path);
-  if (!is_current(qp.requester, epoch)) return false;
-
+  LongReceive receive;
+  if (!find_gathered(qp, wr.sg_list[0], &here) || !is_path_unchanged(qp) || path.has_eager ||
+      !find_long_receive(qp, &receive))
+    return false;
   const auto to = receive_cq(qp.requester);
-  const Claim claim = claim_completion(to.ring, to.worker);
-  if (claim.entry == nullptr) return false;  // the CQ is full: the slow path finds that again, and reports it
+  const bool placed = place_long(qp, receive, here, length);
+  const Claim claim = placed ? claim_completion(to.ring, to.worker) : Claim{};
+  if (claim.entry == nullptr) {
+    // Not placed; or the CQ is full: the slow path finds that again, and reports it.
+    if (receive.is_shared) keep_taken_wqe(path, receive.index);
+    return false;
+  }
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
-  write_cqe(*claim.entry,
-            {.qp_index = path.index,
-             .qp_incarnation = path.incarnation,
-             .index = static_cast<uint32_t>(path.taken),
-             .byte_len = length,
-             .immediate = wr.imm_data,
-             .status = IBV_WC_SUCCESS,
-             .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
-             .flags = static_cast<uint8_t>(kCqeReceive | (with_immediate ? kCqeWithImmediate : 0) |
-                                           (solicited ? kCqeSolicited : 0))});
+  write_cqe(*claim.entry, {.qp_index = path.index,
+                           .qp_incarnation = path.incarnation,
+                           .index = receive.index,
+                           .byte_len = length,
+                           .immediate = wr.imm_data,
+                           .status = IBV_WC_SUCCESS,
+                           .opcode = IBV_WC_RECV & ~IBV_WC_RECV,
+                           .flags = static_cast<uint8_t>(
+                               kCqeReceive | (receive.is_shared ? kCqeFromShared : 0) |
+                               (with_immediate ? kCqeWithImmediate : 0) | (solicited ? kCqeSolicited : 0))});
   publish_cqe(to, claim, CqeKind::kPublished);
   prepare_next(path, claim, length, false);
+  if (receive.is_shared) path.shared_receives.expect_next();
   count_taken(path);
   const uint64_t packets = packets_of(length, qp.requester.mtu);
   count_request(qp.requester, Passing::kRequest, length, packets);

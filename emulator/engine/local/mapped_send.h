@@ -14,10 +14,10 @@ struct Qp;
 
 // Carries `wr` out, its completion included, if it is a SEND of more than kBounceSize bytes, and of one chunk
 // at most (placement.h), with one SGE, that can be received now, into one SGE that is mapped here. False:
-// nothing has happened, except that bytes may have been written into the buffer of a receive request that is
-// still posted; the slow path writes them again, or fails. The caller holds send_lock. The QP is in RTS and
-// has no unfinished request. `guard` may be on the peer's adapter already; afterwards it is on that adapter,
-// or ended.
+// nothing has happened, except that a WQE of the SRQ may have been taken, and bytes written into the buffer
+// of the receive request; the slow path takes that WQE, and writes the bytes again, or fails. The caller
+// holds send_lock. The QP is in RTS and has no unfinished request. `guard` may be on the peer's adapter
+// already; afterwards it is on that adapter, or ended.
 bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard);
 
 }  // namespace verbena

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the fast paths of requests (small_send.h, small_rdma.h) have in common. The caller holds send_lock.
+// What the fast paths of requests (small_send.h, mapped_send.h, small_rdma.h) have in common. The caller
+// holds send_lock.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "engine/objects/requester_context.h"
 #include "engine/requester/advance.h"
 #include "engine/responder/peer_path.h"
+#include "engine/responder/responder.h"
 #include "fabric/hazard_guard.h"
 
 namespace verbena {
@@ -49,6 +51,20 @@ inline bool find_gathered(Qp& qp, const ibv_sge& sge, uint64_t* address) {
 
 inline bool find_read_into(Qp& qp, const ibv_sge& sge, uint64_t* address) {
   return find_local(qp, qp.fast.read_into, MemoryUse::local_scatter, sge, address);
+}
+
+// Takes a WQE of the peer's SRQ. False: there is none, or an unfinished message has one already. If the fast
+// path cannot go on, it keeps the WQE (keep_taken_wqe()), and the slow path finds it. A process that dies
+// here leaves a slot whose taker has died: its owner finds it (shared_receive_ring.h).
+inline bool take_shared_wqe(Qp& qp, uint32_t* slot, ReadyWord* ready) {
+  PeerPath& path = qp.requester.path;
+  bool limit_reached;
+  if (path.current_wqe != 0 ||
+      !path.shared_receives.take(qp.process->membership().worker(), slot, &limit_reached, 0, ready))
+    return false;
+  if (limit_reached) [[unlikely]]
+    path.memory->report(*path.shared_receives.shared);
+  return true;
 }
 
 // Counts a request that is posted and finished at once. Returns its number.

@@ -92,20 +92,12 @@ bool find_receive(Qp& qp, uint32_t length, SmallReceive* out) {
   return true;
 }
 
-// Takes a WQE. What cannot go there on the fast path finds it taken on the slow one. A process that dies here
-// leaves a slot whose taker has died: its owner finds it (shared_receive_ring.h).
 bool take_shared_receive(Qp& qp, uint32_t length, SmallReceive* out) {
   PeerPath& path = qp.requester.path;
-  const SharedReceiveRing& ring = path.shared_receives;
   uint32_t slot;
-  bool limit_reached;
   ReadyWord ready;
-  if (path.current_wqe != 0 ||
-      !ring.take(qp.process->membership().worker(), &slot, &limit_reached, 0, &ready))
-    return false;
-  if (limit_reached) [[unlikely]]
-    path.memory->report(*ring.shared);
-  *out = {slot, true, ring.bounce(slot)};
+  if (!take_shared_wqe(qp, &slot, &ready)) return false;
+  *out = {slot, true, path.shared_receives.bounce(slot)};
   if (length <= ready.length && prevalidated(path, ready)) [[likely]]
     return true;
   keep_taken_wqe(path, slot);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
 // The bounce ring of a queue pair: memory of the receiving adapter through which messages travel that are too
-// long for the bounce buffer of a receive slot, and whose receive buffer the requester has not mapped. The
+// long for the bounce buffer of a receive slot, and whose receive buffer the requester has not mapped. It is
+// the queue pair's also if its receive WQEs come from an SRQ. The
 // requester copies a message into the ring, the owner copies it to the receive buffer when its completion is
 // polled. No system call is needed.
 //
@@ -10,7 +11,7 @@
 // - Positions are running numbers of bytes. A message lies in one piece, from the beginning of a cache line.
 // - The requester writes SharedQp::bounce_ring_written, before it publishes the completion: a requester that
 //   is killed leaves bytes that nobody uses.
-// - The message's position stands in the bounce buffer of its receive slot.
+// - The message's position stands in its completion: Cqe::payload.
 // - The owner writes SharedQp::bounce_ring_freed. Messages of a queue pair are polled in their order.
 #pragma once
 

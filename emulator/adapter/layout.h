@@ -23,7 +23,7 @@ namespace verbena {
 
 inline constexpr uint32_t kSegmentMagic = 0x47'45'53'56;  // "VSEG"
 // of everything in shared memory; incremented with every change
-inline constexpr uint32_t kLayoutVersion = 35;
+inline constexpr uint32_t kLayoutVersion = 36;
 inline constexpr size_t kCacheLine = 64;
 
 inline constexpr uint32_t kMaxQpsPerProcess = 1u << 16;
@@ -86,7 +86,8 @@ struct CqeState {
 enum CqeFlags : uint8_t {
   kCqeReceive = 1,  // belongs to the receive queue: `index` counts receive WQEs, else send WQEs
   kCqeWithImmediate = 2,
-  // the bytes are in `payload`; without it, a kEager entry has them in the receive slot's bounce buffer
+  // the bytes are in `payload`; without it, a kEager entry has them in the receive slot's bounce buffer or,
+  // of a message above kBounceSize, in the bounce ring: `payload` then begins with their position there
   kCqeInline = 4,
   kCqeSolicited = 8,
   kCqeFromShared = 16,      // receive: `index` is a slot of the queue that SharedQp::srq names
@@ -689,6 +690,9 @@ struct SegmentHeader {
   // A peer may have mapped memory of this adapter (fabric/region_passing.h). Never cleared. Written by the
   // owner before the peer can map it.
   std::atomic<uint32_t> may_be_mapped;
+  // A region of this adapter is, or was, such memory (SharedMr::mappable). Never cleared. Written by the
+  // owner before its key is valid.
+  std::atomic<uint32_t> has_mappable;
   // Lines 2 to 17, written by initiators: they serialise atomics on one word of this adapter's memory.
   AtomicsLock atomics_locks[kAtomicsLocks];
 };

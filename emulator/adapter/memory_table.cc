@@ -94,6 +94,7 @@ int MemoryTable::take_index(OwnSegment& segment, uint32_t* index) {
 void MemoryTable::fill_entries(OwnSegment& segment, uint32_t index, const Region& region) {
   uint32_t mappable = 0;
   while (region.mappable && mappable == 0) mappable = mappable_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (mappable != 0) segment.view().header().has_mappable.store(1, std::memory_order_release);
   for (SharedMr* mr : {segment.view().mr(index), segment.view().shared_mr(index)})
     fill(*mr, region, 0, {mappable, index});
 }

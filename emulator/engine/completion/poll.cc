@@ -66,12 +66,16 @@ EagerData eager_of(const CqeOwner& cqe_owner, const Cqe& entry) {
     return {wqe, max_sge, reinterpret_cast<std::byte*>(const_cast<uint8_t*>(entry.payload)) + header,
             std::min<uint32_t>(entry.byte_len, kCqeInlineSize - header)};
   }
-  std::byte* const slot = cqe_owner.srq != nullptr ? cqe_owner.srq->ring.bounce(entry.index)
-                                                   : cqe_owner.qp->receives.bounce(entry.index);
-  if (entry.byte_len <= kBounceSize || cqe_owner.qp == nullptr)
-    return {wqe, max_sge, slot, std::min(entry.byte_len, kBounceSize)};
-  const BouncedMessage bounced = find_bounced(*cqe_owner.qp, slot, entry.byte_len);
-  return {wqe, max_sge, bounced.bytes, bounced.bytes != nullptr ? entry.byte_len : 0, bounced};
+  const uint32_t length = entry.byte_len;
+  if (length <= kBounceSize || cqe_owner.qp == nullptr) {
+    std::byte* const slot = cqe_owner.srq != nullptr ? cqe_owner.srq->ring.bounce(entry.index)
+                                                     : cqe_owner.qp->receives.bounce(entry.index);
+    return {wqe, max_sge, slot, std::min(length, kBounceSize)};
+  }
+  uint64_t position;
+  std::memcpy(&position, entry.payload, sizeof position);
+  const BouncedMessage bounced = find_bounced(*cqe_owner.qp, position, length);
+  return {wqe, max_sge, bounced.bytes, bounced.bytes != nullptr ? length : 0, bounced};
 }
 
 // Is the buffer a part of a region of this process? The WQE lies in shared memory, so it is not believed.

@@ -2,7 +2,7 @@
 #include "engine/local/fast_path.h"
 
 #include "adapter/memory_table.h"
-#include "engine/local/mapped_send.h"
+#include "engine/local/long_send.h"
 #include "engine/local/small_rdma.h"
 #include "engine/local/small_request.h"
 #include "engine/local/small_send.h"
@@ -21,7 +21,7 @@ namespace verbena {
 namespace {
 
 inline bool carry_out(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
-  return send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard) || send_mapped(qp, wr, guard);
+  return send_small(qp, wr, guard) || carry_out_small_rdma(qp, wr, guard) || send_long(qp, wr, guard);
 }
 
 [[gnu::cold]] bool take_fast_path_watched(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
@@ -61,7 +61,10 @@ void allow_fast_path(Qp& qp) {
       ordinary && (path.receives.ready != nullptr || qp.fast.is_shared) && qp.requester.may_be_eager;
   qp.fast.small_size = is_eager ? kBounceSize : 0;
   qp.fast.rdma = ordinary && send_limits(qp).max_message >= kSmallRdma;
-  qp.fast.mapped_sends = qp.fast.rdma && (path.receives.ready != nullptr || qp.fast.is_shared);
+  // This process's own memory is never mapped, and has no ring.
+  qp.fast.long_sends =
+      qp.fast.rdma && (path.receives.ready != nullptr || qp.fast.is_shared) && !path.adapter->view().is_own();
+  qp.fast.may_bounce = is_eager;
 }
 
 bool find_local_slowly(Qp& qp, KnownRegion& known, MemoryUse use, const ibv_sge& sge, uint64_t* address) {

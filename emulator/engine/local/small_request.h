@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 //
-// What the fast paths of requests (small_send.h, mapped_send.h, small_rdma.h) have in common. The caller
+// What the fast paths of requests (small_send.h, long_send.h, small_rdma.h) have in common. The caller
 // holds send_lock.
 #pragma once
 

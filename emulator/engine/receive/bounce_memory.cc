@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/receive/bounce_memory.h"
 
-#include <cstring>
-
 #include "adapter/bounce_ring.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
@@ -47,10 +45,8 @@ void unmake_bounce_ring(Qp& qp) {
   release_ring(*qp.process, bytes);
 }
 
-BouncedMessage find_bounced(const Qp& qp, const std::byte* slot, uint32_t length) {
+BouncedMessage find_bounced(const Qp& qp, uint64_t position, uint32_t length) {
   const BounceRing ring{qp.bounce_ring.load(std::memory_order_acquire)};
-  uint64_t position;
-  std::memcpy(&position, slot, sizeof position);
   if (ring.bytes == nullptr || !BounceRing::holds(position, length)) {
     VERBENA_ERROR(
         receive_damaged,

@@ -23,8 +23,8 @@ struct BouncedMessage {
   uint64_t end = 0;
 };
 
-// The message of `length` bytes whose receive slot has the bounce buffer `slot`. Under Cq::lock.
-BouncedMessage find_bounced(const Qp& qp, const std::byte* slot, uint32_t length);
+// The message of `length` bytes at `position`, which its completion names. Under Cq::lock.
+BouncedMessage find_bounced(const Qp& qp, uint64_t position, uint32_t length);
 
 // The message was copied to its receive buffer, or is lost: the requester may use its bytes again, and those
 // of earlier ones. Under Cq::lock.

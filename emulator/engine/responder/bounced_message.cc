@@ -63,21 +63,15 @@ bool may_bounce(const RequesterContext& requester, const Request& request) {
          path.adapter->slot() != requester.process->membership().slot();
 }
 
-bool bounce_message(RequesterContext& requester, const Request& request, const LocalBytes& local,
-                    std::byte* slot) {
-  PeerPath& path = requester.path;
+bool bounce_message(PeerPath& path, const iovec* ranges, size_t count, uint32_t length, uint64_t* position) {
   if (!find_ring(path)) return false;
-  const uint64_t position = BounceRing::place(path.bounced, request.length);
-  const uint64_t end = BounceRing::end(position, request.length);
-  if (!has_room(path, end)) return false;
-  std::byte* to = path.bounce_ring.at(position);
-  for (size_t i = 0; i < local.count; ++i) {
-    std::memcpy(to, local.ranges[i].iov_base, local.ranges[i].iov_len);
-    to += local.ranges[i].iov_len;
+  *position = BounceRing::place(path.bounced, length);
+  if (!has_room(path, BounceRing::end(*position, length))) return false;
+  std::byte* to = path.bounce_ring.at(*position);
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
+    to += ranges[i].iov_len;
   }
-  std::memcpy(slot, &position, sizeof position);
-  path.bounced = end;
-  path.qp->bounce_ring_written.store(end, std::memory_order_relaxed);
   return true;
 }
 

@@ -20,10 +20,15 @@ uint32_t measure_longest_bounced(PeerAdapter& self, const NodeDirectory& directo
 // another process, and nothing of it has been placed.
 bool may_bounce(const RequesterContext& requester, const Request& request);
 
-// Copies the message to the ring and writes its position to `slot`, the bounce buffer of its receive slot.
-// False: the ring has no room, or is not there yet and has been asked for. Under a hazard guard.
-bool bounce_message(RequesterContext& requester, const Request& request, const LocalBytes& local,
-                    std::byte* slot);
+// Copies a message of `length` bytes to the ring. *position: where, for its completion. False: the ring has
+// no room, or is not there yet and has been asked for. Under a hazard guard.
+bool bounce_message(PeerPath& path, const iovec* ranges, size_t count, uint32_t length, uint64_t* position);
+
+// Before the completion is published: the place is used.
+inline void keep_bounced(PeerPath& path, uint64_t position, uint32_t length) {
+  path.bounced = BounceRing::end(position, length);
+  path.qp->bounce_ring_written.store(path.bounced, std::memory_order_relaxed);
+}
 
 // After the completion: the place of the next message, which is probably as long, is fetched from the
 // responder's cache.

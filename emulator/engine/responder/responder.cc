@@ -34,10 +34,10 @@ struct Receive {
   const WqeSge* sges;
   uint32_t sge_count;
   uint8_t* bounce;
-  uint32_t epoch;         // as in ReadyWord
-  uint32_t length;        // bytes it takes, saturated
-  MappedBytes header{};   // of a tag: where the headers of the message go, here
-  iovec header_there{};   // and at the responder
+  uint32_t epoch;        // as in ReadyWord
+  uint32_t length;       // bytes it takes, saturated
+  MappedBytes header{};  // of a tag: where the headers of the message go, here
+  iovec header_there{};  // and at the responder
 };
 
 Receive receive_of(const ReceiveWqe& wqe, std::byte* bounce, uint32_t max_sge, uint32_t epoch,
@@ -90,7 +90,8 @@ bool next_receive(RequesterContext& requester, Receive* out) {
   PeerPath& path = requester.path;
   if (path.shared_receives.shared != nullptr) return next_shared_receive(requester, out);
   ReadyWord ready;
-  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready, &path.known_ready)) return false;
+  if (path.receives.ready == nullptr || !path.receives.peek(path.taken, &ready, &path.known_ready))
+    return false;
   *out = receive_of(path.receives.wqe(path.taken), path.receives.bounce(path.taken), path.receives.max_sge,
                     ready.epoch, ready.length);
   return true;
@@ -173,6 +174,8 @@ bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool 
   if (payload != nullptr) {
     completion.flags |= kCqeInline;
     copy_small(bytes, payload, arrival.length);
+  } else if (arrival.bounced_at != nullptr) {
+    std::memcpy(bytes, arrival.bounced_at, sizeof *arrival.bounced_at);
   }
   write_cqe(*claim.entry, completion);
   publish_cqe(to, claim, eager ? CqeKind::kEager : CqeKind::kPublished);
@@ -245,15 +248,18 @@ Response unfinished(Placed placed) {
   }
 }
 
-// Completes a SEND whose bytes wait beside the receive WQE: in `payload`, or in a bounce buffer or ring.
-// nullopt: the CQ ignores overruns and has no room, so the bytes must be placed.
+// Completes a SEND whose bytes wait beside the receive WQE: in `payload`, in a bounce buffer or, at
+// `bounced_at`, in the bounce ring. nullopt: the CQ ignores overruns and has no room, so the bytes must be
+// placed.
 std::optional<Response> complete_waiting(RequesterContext& requester, const SendOperation& operation,
-                                         const Request& request, const uint8_t* payload) {
+                                         const Request& request, const uint8_t* payload,
+                                         const uint64_t* bounced_at = nullptr) {
   const PeerPath& path = requester.path;
   if (const VendorError error = invalidate_if_asked(path, operation, request); error != VendorError::none)
     return fail_invalidation(requester, operation, request, error);
-  if (complete_receive(requester, arrival_of(operation, request), request.length != 0, payload))
-    return Response{Answer::kAck};
+  Arrival arrival = arrival_of(operation, request);
+  arrival.bounced_at = bounced_at;
+  if (complete_receive(requester, arrival, request.length != 0, payload)) return Response{Answer::kAck};
   if (!path.completions.ignores_overrun())
     return Response{Answer::kNak, VendorError::remote_operation_failed};
   return std::nullopt;
@@ -324,10 +330,12 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (room < request.length)
     return fail_receive(requester, operation, request, VendorError::receive_too_small,
                         VendorError::remote_receive_too_small, {.length = static_cast<uint32_t>(room)});
+  uint64_t position;
   if (!all_mapped && !invalidated && !tagged && may_bounce(requester, request) &&
       prevalidated(path, {0, receive.epoch, receive.length}) &&
-      bounce_message(requester, request, local, reinterpret_cast<std::byte*>(receive.bounce))) {
-    if (const auto response = complete_waiting(requester, operation, request, nullptr)) {
+      bounce_message(path, local.ranges, local.count, request.length, &position)) {
+    keep_bounced(path, position, request.length);
+    if (const auto response = complete_waiting(requester, operation, request, nullptr, &position)) {
       prepare_bounce(path, request.length);
       return *response;
     }
@@ -368,8 +376,8 @@ Response respond_to_rdma(RequesterContext& requester, const SendOperation& opera
                                         request.remote_address, request.length, path.qp->qpn);
     if (place.check != KeyCheck::kOk) return refuse_request(remote_key_error(place.check));
     remote = {reinterpret_cast<void*>(place.address), request.length};
-    mapped = find_mapped(requester, request.rkey, place.address, request.length,
-                         use == MemoryUse::remote_write);
+    mapped =
+        find_mapped(requester, request.rkey, place.address, request.length, use == MemoryUse::remote_write);
   }
   if (local.error != VendorError::none) return {Answer::kLocal, local.error};
   if (request.length != 0) {

@@ -84,6 +84,7 @@ struct Arrival {
   bool with_invalidate = false;
   ibv_wc_status status = IBV_WC_SUCCESS;
   VendorError error = VendorError::none;
+  const uint64_t* bounced_at = nullptr;  // the position of its bytes, if they are in the bounce ring
 };
 
 // The CQ of the receive completions, as the requester appends to it.
@@ -93,8 +94,8 @@ inline CqProducer<CompletionRing> receive_cq(RequesterContext& requester) {
 }
 
 // Appends the receive completion of WQE `path.taken`. `payload`: the bytes of the message, if they are in the
-// CQE. `eager`: they are in the CQE or in the bounce buffer of the slot. False: the CQ is full and the
-// completion is lost; the CQ fails unless it ignores overruns.
+// CQE. `eager`: they are in the CQE, in the bounce buffer of the slot or in the bounce ring. False: the CQ is
+// full and the completion is lost; the CQ fails unless it ignores overruns.
 bool complete_receive(RequesterContext& requester, const Arrival& arrival, bool eager,
                       const uint8_t* payload);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/objects/context.h"
+#include "engine/objects/cq.h"
 #include "engine/objects/process.h"
 #include "engine/objects/qp.h"
 #include "unit/common/child.h"
@@ -298,12 +299,14 @@ TEST_F(Bounced, ADamagedPositionLeadsNowhere) {
       [](const Endpoint& side, const Child& child) {
         begin(side, child);
         side.memory->clear();
-        const uint64_t first = side.shared().rq_posted.load();
         post_all(side);
         child.command('g');
         ASSERT_EQ(child.answer(), 'e');
         const uint64_t damaged = kBounceRingSize - 8;
-        std::memcpy(side.qp->receives.bounce(first), &damaged, sizeof damaged);
+        // The oldest completion that is not polled.
+        const CompletionRing& ring = side.cq->consumer.ring();
+        Cqe& entry = ring.entry(ring.places->head.load());
+        std::memcpy(entry.payload, &damaged, sizeof damaged);
         EXPECT_EQ(completion(side.cq.get()).status, IBV_WC_SUCCESS);
         EXPECT_EQ(side.memory->data()[1], 0);
         EXPECT_EQ(completion(side.cq.get()).status, IBV_WC_SUCCESS);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "engine/local/mapped_send.h"
+#include "engine/local/long_send.h"
 
 #include "adapter/memory_table.h"
 #include "engine/completion/send_completion.h"
 #include "engine/local/small_rdma.h"
 #include "engine/local/small_request.h"
+#include "engine/responder/bounced_message.h"
 #include "engine/responder/mapped_bytes.h"
 #include "engine/responder/placement.h"
 #include "engine/responder/responder.h"
@@ -20,7 +21,7 @@ constexpr unsigned kLongSendFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV
 // Can the request itself take this path?
 bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
   static_assert((IBV_WR_SEND | 1) == IBV_WR_SEND_WITH_IMM);
-  if (!qp.fast.mapped_sends || (number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 ||
+  if (!qp.fast.long_sends || (number_in(wr.opcode) | 1) != IBV_WR_SEND_WITH_IMM || wr.num_sge != 1 ||
       wr.sg_list == nullptr || (wr.send_flags & ~kLongSendFlags) != 0)
     return false;
   const uint32_t length = wr.sg_list[0].length;
@@ -30,9 +31,9 @@ bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
 // The receive WQE that the message goes to.
 struct LongReceive {
   const ReceiveWqe* wqe;
-  uint32_t index;   // as Completion::index
-  uint32_t length;  // bytes it takes, saturated
-  bool is_shared;   // of an SRQ, and taken from it
+  uint32_t index;  // as Completion::index
+  ReadyWord ready;
+  bool is_shared;  // of an SRQ, and taken from it
 };
 
 bool find_long_receive(Qp& qp, LongReceive* out) {
@@ -41,11 +42,11 @@ bool find_long_receive(Qp& qp, LongReceive* out) {
   if (qp.fast.is_shared) {
     uint32_t slot;
     if (!take_shared_wqe(qp, &slot, &ready)) return false;
-    *out = {&path.shared_receives.wqe(slot), slot, ready.length, true};
+    *out = {&path.shared_receives.wqe(slot), slot, ready, true};
     return true;
   }
   if (!path.receives.peek(path.taken, &ready, &path.known_ready)) return false;
-  *out = {&path.receives.wqe(path.taken), static_cast<uint32_t>(path.taken), ready.length, false};
+  *out = {&path.receives.wqe(path.taken), static_cast<uint32_t>(path.taken), ready, false};
   path.receives.expect(path.taken);
   return true;
 }
@@ -54,6 +55,8 @@ bool find_long_receive(Qp& qp, LongReceive* out) {
 // mapped them. nullptr: not so. Under the hazard guard.
 std::byte* find_buffer(Qp& qp, const ReceiveWqe& wqe, uint32_t length, uint32_t epoch) {
   PeerPath& path = qp.requester.path;
+  // The WQE itself is then left to its owner.
+  if (path.memory->view().header().has_mappable.load(std::memory_order_relaxed) == 0) return nullptr;
   const WqeSge sge = wqe.sge[0];
   if (wqe.sge_count != 1 || sge.length < length) return nullptr;
   KnownRemote& known = qp.fast.received;
@@ -75,18 +78,35 @@ std::byte* find_buffer(Qp& qp, const ReceiveWqe& wqe, uint32_t length, uint32_t 
   return found.bytes;
 }
 
-// Copies the message to the buffer of the receive request. False: the slow path does it again, or fails.
-bool place_long(Qp& qp, const LongReceive& receive, uint64_t here, uint32_t length) {
+// Where the message is when its completion is published.
+enum class Whereabouts : uint8_t { kNowhere, kInBuffer, kInRing };
+
+// Copies the message to the buffer of the receive request if that is mapped here, otherwise to the bounce
+// ring. kNowhere: the slow path does it again, or fails. *position: in the ring.
+Whereabouts copy_long(Qp& qp, const LongReceive& receive, uint64_t here, uint32_t length,
+                      uint64_t* position) {
+  PeerPath& path = qp.requester.path;
+  if (length > receive.ready.length) return Whereabouts::kNowhere;
+  auto* const from = reinterpret_cast<void*>(here);
   const uint32_t epoch = mapping_epoch(qp.requester);
-  std::byte* const there = length <= receive.length ? find_buffer(qp, *receive.wqe, length, epoch) : nullptr;
-  if (there == nullptr || !copy_guarded(there, reinterpret_cast<const void*>(here), length)) return false;
-  prepare_completion(qp.requester.path);
-  return is_current(qp.requester, epoch);
+  if (std::byte* const there = find_buffer(qp, *receive.wqe, length, epoch); there != nullptr) {
+    const iovec buffer{there - qp.fast.received.to_mapping, length};
+    if ((path.has_eager && !eager_is_settled(qp.requester, &buffer, 1)) || !copy_guarded(there, from, length))
+      return Whereabouts::kNowhere;
+    prepare_completion(path);
+    return is_current(qp.requester, epoch) ? Whereabouts::kInBuffer : Whereabouts::kNowhere;
+  }
+  const iovec bytes{from, length};
+  if (length > qp.process->longest_bounced.load(std::memory_order_relaxed) || !qp.fast.may_bounce ||
+      !prevalidated(path, receive.ready) || !bounce_message(path, &bytes, 1, length, position))
+    return Whereabouts::kNowhere;
+  prepare_completion(path);
+  return Whereabouts::kInRing;
 }
 
 }  // namespace
 
-bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
+bool send_long(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   if (!is_long_send(qp, wr) || qp.sq_posted - qp.sq_freed.load(std::memory_order_acquire) >= qp.sq_size)
     return false;
   PeerPath& path = qp.requester.path;
@@ -94,17 +114,18 @@ bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
   const uint32_t length = wr.sg_list[0].length;
   uint64_t here;
   LongReceive receive;
-  if (!find_gathered(qp, wr.sg_list[0], &here) || !is_path_unchanged(qp) || path.has_eager ||
-      !find_long_receive(qp, &receive))
+  if (!find_gathered(qp, wr.sg_list[0], &here) || !is_path_unchanged(qp) || !find_long_receive(qp, &receive))
     return false;
+  uint64_t position = 0;
+  const Whereabouts bytes = copy_long(qp, receive, here, length, &position);
   const auto to = receive_cq(qp.requester);
-  const bool placed = place_long(qp, receive, here, length);
-  const Claim claim = placed ? claim_completion(to.ring, to.worker) : Claim{};
+  const Claim claim = bytes != Whereabouts::kNowhere ? claim_completion(to.ring, to.worker) : Claim{};
   if (claim.entry == nullptr) {
-    // Not placed; or the CQ is full: the slow path finds that again, and reports it.
+    // Not copied; or the CQ is full: the slow path finds that again, and reports it.
     if (receive.is_shared) keep_taken_wqe(path, receive.index);
     return false;
   }
+  const bool in_ring = bytes == Whereabouts::kInRing;
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
   const bool with_immediate = number_in(wr.opcode) == IBV_WR_SEND_WITH_IMM;
   write_cqe(*claim.entry, {.qp_index = path.index,
@@ -117,8 +138,16 @@ bool send_mapped(Qp& qp, const ibv_send_wr& wr, HazardGuard& guard) {
                            .flags = static_cast<uint8_t>(
                                kCqeReceive | (receive.is_shared ? kCqeFromShared : 0) |
                                (with_immediate ? kCqeWithImmediate : 0) | (solicited ? kCqeSolicited : 0))});
-  publish_cqe(to, claim, CqeKind::kPublished);
+  if (in_ring) {
+    std::memcpy(claim.entry->payload, &position, sizeof position);
+    keep_bounced(path, position, length);
+  }
+  publish_cqe(to, claim, in_ring ? CqeKind::kEager : CqeKind::kPublished);
   prepare_next(path, claim, length, false);
+  if (in_ring) {
+    note_eager(path, claim.position);
+    prepare_bounce(path, length);
+  }
   if (receive.is_shared) path.shared_receives.expect_next();
   count_taken(path);
   const uint64_t packets = packets_of(length, qp.requester.mtu);

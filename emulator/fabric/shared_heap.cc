@@ -401,6 +401,12 @@ void make_private_for_fork(const PageVector<PageRange>& ranges) {
   Heap& the = heap();
   if (ranges.empty()) return the.barrier.open();
   const SignalsBlocked guard;
+  // Read again: the peers have been waited for since. Meanwhile libc, whose own calls the barrier does not
+  // see, may have unmapped memory, and mapped other memory at its place.
+  try {
+    the.at_fork = read_memory_map(needs_flags());
+  } catch (const std::bad_alloc&) {
+  }
   std::string_view rest = the.at_fork;
   for (MappedRange range; take_range(&rest, &range);) {
     if (!range.shared || has_flag(range, "dc")) continue;

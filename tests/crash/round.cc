@@ -144,13 +144,15 @@ void Ensemble::end_round() {
     if (to_lives) link->to->call("drop " + std::to_string(link->to_flow));
     *link = {};
   }
-  // Segments of dead processes are no longer mapped, only the neighbour's own and that of each peer.
-  require(neighbour->call_for_number("segments") == (side.from != nullptr ? 2u : 1u),
-          "the neighbour maps a segment of nobody");
-  if (target)
-    require(target->call_for_number("segments") == (side.from != nullptr ? 2u : 1u),
-            "the target maps a segment of nobody");
-  if (victim) require(victim->call_for_number("segments") == 1, "the victim maps a segment of nobody");
+  // Segments of dead processes are no longer mapped, only the neighbour's own and that of each peer: once no
+  // thread looks at the dead one any more. The service thread may do so for a moment.
+  const auto await_segments = [](RoleProcess& role, uint64_t count, const std::string& who) {
+    await([&] { return role.call_for_number("segments") == count; }, who + " maps no segment of nobody");
+  };
+  const uint64_t with_side = side.from != nullptr ? 2 : 1;
+  await_segments(*neighbour, with_side, "the neighbour");
+  if (target) await_segments(*target, with_side, "the target");
+  if (victim) await_segments(*victim, 1, "the victim");
   require(left->call_for_number("segments") == 2, "a bystander maps more than two segments");
 }
 

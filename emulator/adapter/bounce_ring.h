@@ -2,9 +2,8 @@
 //
 // The bounce ring of a queue pair: memory of the receiving adapter through which messages travel that are too
 // long for the bounce buffer of a receive slot, and whose receive buffer the requester has not mapped. It is
-// the queue pair's also if its receive WQEs come from an SRQ. The
-// requester copies a message into the ring, the owner copies it to the receive buffer when its completion is
-// polled. No system call is needed.
+// the queue pair's also if its receive WQEs come from an SRQ. The requester copies a message into the ring,
+// the owner copies it to the receive buffer when its completion is polled. No system call is needed.
 //
 // - The ring is made when a requester first asks for it (kPendingBounceRing). Until then, and while it is
 //   full, messages are placed by system calls.

@@ -6,10 +6,7 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/refuse_process_vm.h"
 #include "unit/common/child.h"
 
 namespace verbena {
@@ -104,17 +102,15 @@ TEST_F(Biased, ExcludesManyThreads) {
   EXPECT_EQ(numbers_.second, kThreads * kTimes);
 }
 
-// As a sandbox does that is set up in a running program.
+// As a sandbox does that is set up in a running program. Of the calling thread, which revokes the bias.
 bool refuse_membarrier() {
-  sock_filter program[] = {
+  sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const sock_fprog filter{std::size(program), program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
+  return test::filter_calls(rules, std::size(rules));
 }
 
 TEST_F(Biased, IsRevokedWhereMembarrierIsRefusedMeanwhile) {

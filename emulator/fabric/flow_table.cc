@@ -98,11 +98,11 @@ int FlowTable::add(const FlowRule& rule, uint32_t limit, Handle* out) const {
     FlowState state = FlowState::unpack(word);
     if (state.phase != FlowPhase::kFree) continue;
     state = {static_cast<uint16_t>(state.uses + 1), rule.qp.slot, rule.qp.qp_index, FlowPhase::kClaimed};
+    raise_high_water(directory_.header().flows_used, i);  // first: release_all() must find the entry
     if (!e.state.compare_exchange_strong(word, state.pack(), std::memory_order_acq_rel)) continue;
     // A process that reads the fields below and then this state again must find the state changed.
     std::atomic_thread_fence(std::memory_order_release);
     fill_rule(e, rule, directory_.header().flow_version.fetch_add(1, std::memory_order_seq_cst));
-    raise_high_water(directory_.header().flows_used, i);
     state.phase = FlowPhase::kMember;
     e.state.store(state.pack(), std::memory_order_release);
     // The new rule is counted, too: when several processes add one at once, none exceeds the limit.
@@ -148,7 +148,8 @@ bool FlowTable::has_rule(const MulticastMember& qp) const {
 
 void FlowTable::release_all(uint32_t slot) const {
   bool any = false;
-  for (uint32_t i = 0; i < kFlowEntries; ++i) {  // the dead may have claimed one behind `used`
+  const uint32_t end = used();
+  for (uint32_t i = 0; i < end; ++i) {
     FlowEntry& e = entry(i);
     uint64_t word = e.state.load(std::memory_order_acquire);
     FlowState state = FlowState::unpack(word);

@@ -98,6 +98,7 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     State state = State::unpack(word);
     if (state.phase != Phase::kFree) continue;
     state = {static_cast<uint16_t>(state.uses + 1), member.slot, member.qp_index, Phase::kClaimed};
+    raise_high_water(directory_.header().multicast_used, i);  // first: release_all() must find the entry
     if (!e.state.compare_exchange_strong(word, state.pack(), std::memory_order_acq_rel)) continue;
     // A process that reads the fields below and then this state again must find the state changed.
     std::atomic_thread_fence(std::memory_order_release);
@@ -109,7 +110,6 @@ int MulticastTable::attach(const MulticastMember& member, const MulticastGid& gi
     e.incarnation.store(member.incarnation, std::memory_order_relaxed);
     e.device.store(device, std::memory_order_relaxed);
     e.lid.store(lid, std::memory_order_relaxed);
-    raise_high_water(directory_.header().multicast_used, i);
     state.phase = Phase::kMember;
     e.state.store(state.pack(), std::memory_order_release);
     // The new entry is counted, too: when several processes attach at once, none exceeds the limit.
@@ -157,7 +157,7 @@ std::vector<MulticastGid> MulticastTable::groups_of(uint32_t slot) const {
 
 void MulticastTable::release_all(uint32_t slot) const {
   bool any = false;
-  const uint32_t end = kMulticastEntries;  // the dead may have claimed one behind `used`
+  const uint32_t end = used();
   for (uint32_t i = 0; i < end; ++i) {
     MulticastEntry& e = entry(i);
     uint64_t word = e.state.load(std::memory_order_acquire);

@@ -167,6 +167,7 @@ std::atomic<uint64_t>* NodeDirectory::qpn_table() const {
 
 uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const {
   std::atomic<uint64_t>* table = qpn_table();
+  slot(slot_index).numbers.fetch_add(1, std::memory_order_seq_cst);
   for (uint32_t tries = 0; tries < 2 * kQpnTableSize; ++tries) {
     const uint32_t turn = header().next_qpn.fetch_add(1, std::memory_order_relaxed);
     const uint32_t qpn = kFirstQpn + turn % (kLastQpn - kFirstQpn + 1);
@@ -175,6 +176,7 @@ uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const 
             expected, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel))
       return qpn;
   }
+  slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
   return 0;
 }
 
@@ -182,8 +184,9 @@ void NodeDirectory::release_qpn(uint32_t qpn, uint32_t slot_index) const {
   std::atomic<uint64_t>& entry = qpn_table()[qpn % kQpnTableSize];
   uint64_t word = entry.load(std::memory_order_acquire);
   const QpnEntry found = QpnEntry::unpack(word);
-  if (word != 0 && found.qpn == qpn && found.slot == slot_index)
-    entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+  if (word != 0 && found.qpn == qpn && found.slot == slot_index &&
+      entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel))
+    slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
 }
 
 bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot_index,
@@ -191,17 +194,25 @@ bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t s
   std::atomic<uint64_t>& entry = qpn_table()[qpn % kQpnTableSize];
   uint64_t word = entry.load(std::memory_order_acquire);
   if (word != 0 && (from == nullptr || word != from->pack())) return false;
-  return entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(),
-                                       std::memory_order_acq_rel);
+  slot(slot_index).numbers.fetch_add(1, std::memory_order_seq_cst);
+  // The entry's last holder keeps it in its count, which is an upper bound.
+  if (entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(),
+                                    std::memory_order_acq_rel))
+    return true;
+  slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
+  return false;
 }
 
 void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
+  std::atomic<uint32_t>& numbers = slot(slot_index).numbers;
+  if (numbers.load(std::memory_order_seq_cst) == 0) return;  // most processes destroy what they create
   std::atomic<uint64_t>* table = qpn_table();
   for (uint32_t i = 0; i < kQpnTableSize; ++i) {
     uint64_t word = table[i].load(std::memory_order_acquire);
     if (word != 0 && QpnEntry::unpack(word).slot == slot_index)
       table[i].compare_exchange_strong(word, 0, std::memory_order_acq_rel);
   }
+  numbers.store(0, std::memory_order_release);
 }
 
 std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint32_t slot_index) const {
@@ -212,9 +223,11 @@ std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint3
 }
 
 void NodeDirectory::clear_counts(uint32_t slot_index) const {
-  for (uint32_t device = 0; device < kMaxDevices; ++device)
-    for (size_t kind = 0; kind < kKinds; ++kind)
-      count(device, static_cast<Counted>(kind), slot_index).store(0, std::memory_order_release);
+  for (uint32_t device = 0; device < devices().count; ++device)
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      std::atomic<uint32_t>& own = count(device, static_cast<Counted>(kind), slot_index);
+      if (own.load(std::memory_order_relaxed) != 0) own.store(0, std::memory_order_release);
+    }
 }
 
 DeviceEventLog& NodeDirectory::events(uint32_t device) const {

@@ -11,7 +11,8 @@
 // - A slot's counts of objects: the slot's process. Cleared when the slot is given back or reclaimed.
 // - A device's event log, ports_down, addresses_gone: the holder of the file's lock (device_events.h).
 // - A QPN entry: claimed by compare-and-swap by the owner of the QP; freed by the owner or by the process
-//   that reclaims the owner's slot.
+//   that reclaims the owner's slot. The owner raises its slot's `numbers` before it claims one, and lowers it
+//   after it has freed one: whoever reclaims a slot looks for entries only where `numbers` is not 0.
 // - An entry of the multicast table: likewise (multicast_table.h).
 // - A holder's entry: claimed by the process that adds it; freed by any process that finds the holder dead
 //   (node_holders.h).
@@ -56,8 +57,9 @@ struct alignas(64) Slot {
   std::atomic<uint32_t> life;        // RobustLock; held by the adapter's service thread
   std::atomic<uint32_t> generation;  // incremented each time the slot is taken; never 0 for a taken slot
   std::atomic<SlotState> state;
-  std::atomic<int32_t> pid;  // for display only (status, log lines): never used to reach the process
-  char program[20];          // /proc/self/comm, for people
+  std::atomic<int32_t> pid;       // for display only (status, log lines): never used to reach the process
+  char program[16];               // /proc/self/comm, for people
+  std::atomic<uint32_t> numbers;  // an upper bound of the QPN entries that the process holds
   std::atomic<uint32_t> hazards_used;  // entries of hazards(slot) ever used
   std::atomic<uint32_t>
       holder;  // TID of the thread that holds `life`; the process that reclaims the slot holds it, too
@@ -192,7 +194,7 @@ class NodeDirectory {
   // Gives `qp_index` of `slot` a QP number that no QP on the node has now, the one released longest ago. 0:
   // the table is full. QPNs 0 and 1 (the special QPs) and 0xffffff (multicast) are never used.
   uint32_t claim_qpn(uint32_t slot, uint32_t qp_index) const;
-  void release_qpn(uint32_t qpn, uint32_t slot) const;
+  void release_qpn(uint32_t qpn, uint32_t slot) const;  // `slot` is the calling process's
   // Moves the number to another QP. `from`: its entry now, or its last entry if it is free by now; nullptr:
   // it is free. False: another QP has the number or its entry.
   bool take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot, uint32_t qp_index) const;

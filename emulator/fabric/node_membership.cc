@@ -20,6 +20,7 @@
 #include "fabric/node.h"
 #include "fabric/node_build.h"
 #include "fabric/node_file.h"
+#include "fabric/node_holders.h"
 #include "fabric/node_lock.h"
 #include "fabric/node_removal.h"
 #include "fabric/private_folder.h"
@@ -49,6 +50,7 @@ void wipe_slot(const NodeDirectory& directory, const std::string& node, uint32_t
   remove_slot_folder(node, slot_name(index, slot.generation.load(std::memory_order_relaxed)));
   for (uint32_t i = 0; i < kHazardsPerSlot; ++i)
     directory.hazard(index, i).target.store(0, std::memory_order_release);
+  slot.hazards_used.store(0, std::memory_order_release);  // nobody has to look at them again
   slot.state.store(SlotState::kFree, std::memory_order_release);
 }
 
@@ -139,7 +141,7 @@ void NodeMembership::leave() {
   kick_.close();  // not in the thread, which may be gone before the kick above is written
   shelter_.close();
   flock(directory_.file(), LOCK_UN);
-  remove_node(node_);
+  if (count_holders(directory_) == 0) remove_node(node_);  // a holder removes the node when it ends
 }
 
 void NodeMembership::retire_node_at_exit() {

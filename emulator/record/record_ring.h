@@ -41,7 +41,7 @@ struct RingHeader {
   uint64_t node_id;
   uint32_t slot, generation;
   int32_t pid;
-  char program[20];  // as in Slot
+  char program[20];  // of which Slot has 16
   // Written by the process for each record.
   alignas(64) std::atomic<uint64_t> head;  // where the next record goes
   std::atomic<uint64_t> tail;              // of the oldest record that is still there

@@ -16,9 +16,6 @@ namespace verbena {
 
 Process::Process(const Above& above)
     : above_(above),
-      qps_(new std::atomic<Qp*>[kMaxQpsPerProcess]()),
-      cqs_(new std::atomic<Cq*>[kMaxCqsPerProcess]()),
-      srqs_(new std::atomic<Srq*>[kMaxSrqsPerProcess]()),
       scheduler_(
           above.progress, [](void* self) { static_cast<Process*>(self)->membership_.kick(); }, this) {}
 

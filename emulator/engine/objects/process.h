@@ -13,6 +13,7 @@
 #include "adapter/memory_table.h"
 #include "engine/objects/index_pool.h"
 #include "engine/objects/memory_objects.h"
+#include "engine/objects/object_table.h"
 #include "engine/objects/quota.h"
 #include "engine/objects/scheduler.h"
 #include "engine/objects/shared_regions.h"
@@ -78,12 +79,12 @@ class Process {
   Scheduler& scheduler() { return scheduler_; }
 
   // Private objects by table index; nullptr: none. Set and cleared under the CQ locks that polls hold.
-  Qp* qp(uint32_t index) const { return qps_[index].load(std::memory_order_acquire); }
-  void set_qp(uint32_t index, Qp* qp) { qps_[index].store(qp, std::memory_order_release); }
-  Cq* cq(uint32_t index) const { return cqs_[index].load(std::memory_order_acquire); }
-  void set_cq(uint32_t index, Cq* cq) { cqs_[index].store(cq, std::memory_order_release); }
-  Srq* srq(uint32_t index) const { return srqs_[index].load(std::memory_order_acquire); }
-  void set_srq(uint32_t index, Srq* srq) { srqs_[index].store(srq, std::memory_order_release); }
+  Qp* qp(uint32_t index) const { return qps_.get(index); }
+  void set_qp(uint32_t index, Qp* qp) { qps_.set(index, qp); }
+  Cq* cq(uint32_t index) const { return cqs_.get(index); }
+  void set_cq(uint32_t index, Cq* cq) { cqs_.set(index, cq); }
+  Srq* srq(uint32_t index) const { return srqs_.get(index); }
+  void set_srq(uint32_t index, Srq* srq) { srqs_.set(index, srq); }
 
   // Held while the service thread uses QPs, CQs and SRQs by index: none is destroyed meanwhile.
   std::mutex& serving_mutex() { return serving_mutex_; }
@@ -150,9 +151,9 @@ class Process {
   IndexPool cq_indices_{kMaxCqsPerProcess};
   Quota quota_;
   IndexPool srq_indices_{kMaxSrqsPerProcess};
-  std::unique_ptr<std::atomic<Qp*>[]> qps_;
-  std::unique_ptr<std::atomic<Cq*>[]> cqs_;
-  std::unique_ptr<std::atomic<Srq*>[]> srqs_;
+  ObjectTable<Qp> qps_{kMaxQpsPerProcess};
+  ObjectTable<Cq> cqs_{kMaxCqsPerProcess};
+  ObjectTable<Srq> srqs_{kMaxSrqsPerProcess};
   std::atomic<bool> dead_{false};
   Scheduler scheduler_;
   std::atomic<Network*> network_{nullptr};

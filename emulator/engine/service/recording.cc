@@ -70,7 +70,8 @@ int open_ring(const NodeMembership& membership, const RecordWish& wish) {
   const uint32_t slot = membership.slot(), generation = membership.generation();
   const std::string path = path_of_ring(membership), fresh = path + record::kFreshRing;
   record::RingOwner owner{membership.directory().header().node_id, slot, generation, {}};
-  memcpy(owner.program, membership.directory().slot(slot).program, sizeof owner.program);
+  const Slot& own = membership.directory().slot(slot);
+  memcpy(owner.program, own.program, sizeof own.program);
   int error = ensure_private_folder(records_folder(node), nullptr);
   if (error != 0) return error;
   record::make_room(records_folder(node), kMostRings, has_living_owner,

@@ -14,7 +14,7 @@ import struct
 import gdb
 
 LAYOUT = {
-    "version": 36, "magic": 0x47455356,
+    "version": 37, "magic": 0x47455356,
     "qp_table": 57344, "qp_size": 576, "cq_table": 37806080, "cq_size": 384, "mr_table": 100720640, "mr_size": 64,
     "header.size": 8, "header.slot": 24, "header.pid": 32, "header.qps": 68, "header.cqs": 72, "header.mrs": 76,
     "qp.state": 0, "qp.qpn": 8, "qp.dest_qpn": 12, "qp.incarnation": 32, "qp.type": 44, "qp.recv_cq": 100,

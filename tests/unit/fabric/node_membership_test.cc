@@ -280,6 +280,34 @@ TEST_F(NodeMembershipTest, OfAKilledProcessIsClearedByTheNextProcess) {
   EXPECT_EQ(node_.slot_folders(), 1u);
 }
 
+// Slot::numbers is an upper bound, whatever is done with a number: that of a dead process is cleared with its
+// slot.
+TEST_F(NodeMembershipTest, CountsTheNumbersThatItMayHold) {
+  const NodeDirectory& directory = node_.directory();
+  Other first(node_.path()), second(node_.path());
+  const std::atomic<uint32_t>&of_first = directory.slot(first.slot).numbers,
+        &of_second = directory.slot(second.slot).numbers;
+  const uint32_t qpn = directory.claim_qpn(first.slot, 1), gone = directory.claim_srqn(first.slot, 2);
+  EXPECT_EQ(of_first.load(), 2u);
+  directory.release_srqn(gone, first.slot);
+  directory.release_srqn(gone, first.slot);
+  EXPECT_EQ(of_first.load(), 1u);
+  const QpnEntry from{qpn, first.slot, 1}, wrong{qpn, first.slot, 3};
+  EXPECT_FALSE(directory.take_over_qpn(qpn, &wrong, second.slot, 5));
+  EXPECT_EQ(of_second.load(), 0u);
+  EXPECT_TRUE(directory.take_over_qpn(qpn, &from, second.slot, 5));
+  EXPECT_EQ(of_second.load(), 1u);
+  EXPECT_EQ(of_first.load(), 1u) << "its process alone lowers it";
+  first.child.kill_now();
+  second.child.kill_now();
+  const ScopedMembership member(node_.path());
+  ASSERT_EQ(member.error, 0);
+  QpnEntry found;
+  EXPECT_FALSE(directory.find_qpn(qpn, &found));
+  EXPECT_EQ(of_first.load(), 0u);
+  EXPECT_EQ(of_second.load(), 0u);
+}
+
 TEST_F(NodeMembershipTest, OfAKilledProcessIsTakenInANewGeneration) {
   Other other(node_.path());
   const uint32_t generation = node_.directory().slot(other.slot).generation.load();

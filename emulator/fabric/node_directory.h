@@ -92,7 +92,8 @@ struct DirectoryHeader {
   std::atomic<uint32_t> next_slot;  // where the search for a free slot begins, so that slots rotate, too
   std::atomic<uint64_t> multicast_version;  // multicast_table.h
   std::atomic<uint32_t> multicast_used;     // entries ever used
-  std::atomic<uint32_t> xrc_qps_used;       // highest number of XRC_RECV queue pair handles ever used
+  std::atomic<uint32_t> xrc_domains_used;   // highest number of XRC domain handles ever used
+  std::atomic<uint32_t> xrc_qps_used;       // the same of XRC_RECV queue pair handles
   std::atomic<uint64_t> flow_version;       // flow_table.h
   std::atomic<uint32_t> flows_used;         // entries ever used
   DeviceTable devices;

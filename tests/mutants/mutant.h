@@ -14,6 +14,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,7 +54,8 @@ inline void mark_reached(size_t place) noexcept {
   if (mark == nullptr) return;
   const int error = errno;
   const std::string file = std::string(mark) + '.' + chosen_faults()[place];
-  if (const long fd = syscall(SYS_openat, AT_FDCWD, file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600); fd >= 0)
+  if (const long fd = syscall(SYS_openat, AT_FDCWD, file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+      fd >= 0)
     syscall(SYS_close, fd);
   errno = error;
 }
@@ -74,15 +78,46 @@ inline bool is_any_mutant() noexcept {
   return chosen;
 }
 
-// Does `work` in a thread of its own, after a delay in which others can look. The sleep is the fault: a
-// driver that is late.
-template <typename Work>
-void later(Work work) {
-  std::thread([work = std::move(work)] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    work();
-  }).detach();
-}
+// Work that is done late, by a thread of its own, after a delay in which others can look. The sleep is the
+// fault: a driver that is late. Registered memory may be unmapped once its region is deregistered, so
+// finish_late() does at once what is left. Never destroyed: threads may be at it when the process ends.
+class LateWork {
+ public:
+  static LateWork& of_process() {
+    static auto* const work = new LateWork;
+    return *work;
+  }
+
+  void add(std::function<void()> work) {
+    std::lock_guard lock(mutex_);
+    const uint64_t number = ++last_;
+    left_.emplace(number, std::move(work));
+    std::thread([this, number] {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::lock_guard own(mutex_);
+      if (const auto found = left_.find(number); found != left_.end()) finish(found);
+    }).detach();
+  }
+  void finish_all() {
+    std::lock_guard lock(mutex_);
+    while (!left_.empty()) finish(left_.begin());
+  }
+
+ private:
+  using Left = std::map<uint64_t, std::function<void()>>;
+
+  void finish(Left::iterator one) {
+    one->second();
+    left_.erase(one);
+  }
+
+  std::mutex mutex_;
+  Left left_;
+  uint64_t last_ = 0;
+};
+
+inline void later(std::function<void()> work) { LateWork::of_process().add(std::move(work)); }
+inline void finish_late() { LateWork::of_process().finish_all(); }
 
 // Has the page of `address` not been touched yet?
 inline bool is_absent(uint64_t address) {

@@ -17,6 +17,9 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t both_sides = 3;
 
+// Times --time-scale.
+constexpr milliseconds completion_limit{5000}, state_limit{2000}, memory_limit{2000};
+
 [[maybe_unused]] const bool registered = [] {
   register_service(first_kind, last_kind, serve_objects);
   return true;
@@ -187,7 +190,7 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
     for (const Expected& each : expected.receives[end]) places[each.id] = {end, true};
     missing += expected.sends[end].size() + expected.receives[end].size();
   }
-  const auto deadline = Clock::now() + scaled(milliseconds(5000));
+  const auto deadline = Clock::now() + scaled(completion_limit);
   for (bool is_last_look = missing == 0;;) {
     const std::vector<wire::Completion> came = poll();
     for (const wire::Completion& wc : came) {
@@ -210,6 +213,7 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
     if (Clock::now() > deadline) break;
     give_way();
   }
+  waited_in_vain_ += completion_limit;
   for (EndIndex end = 0; end < ends; ++end)
     for (const auto& [queue, next] :
          {std::pair(&expected.sends[end], next_send[end]), {&expected.receives[end], next_receive[end]}})
@@ -219,8 +223,7 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
         if (has_ended_) return std::nullopt;
         return Finding{Finding::About::kCompletion,
                        "a completion of " + end_text(end) + "; expected: " + words((*queue)[next]) +
-                           "; seen: none within " + std::to_string(scaled(milliseconds(5000)).count()) +
-                           " ms"};
+                           "; seen: none within " + std::to_string(scaled(completion_limit).count()) + " ms"};
       }
   return std::nullopt;
 }
@@ -228,22 +231,23 @@ std::optional<Finding> Machine::take_completions(const Expectations& expected) {
 std::optional<Finding> Machine::compare_states(const Expectations& expected) {
   for (EndIndex end = 0; end < 2 * setup_.connections.size(); ++end) {
     // A responder changes its state when it has refused a request, which the requester may know first.
-    const auto deadline = Clock::now() + scaled(milliseconds(2000));
+    const auto deadline = Clock::now() + scaled(state_limit);
     const auto now = [&] {
       return ask<wire::State>(at(side_of_end(end)), Ask::state, wire::OfEnd{end}).state;
     };
     ibv_qp_state seen = now();
     while (seen != expected.states[end] && Clock::now() < deadline) give_way(), seen = now();
-    if (seen != expected.states[end])
-      return Finding{Finding::About::kState, "the state of " + end_text(end) +
-                                                 "; expected: " + state_name(expected.states[end]) +
-                                                 "; seen: " + state_name(seen)};
+    if (seen == expected.states[end]) continue;
+    waited_in_vain_ += state_limit;
+    return Finding{Finding::About::kState, "the state of " + end_text(end) +
+                                               "; expected: " + state_name(expected.states[end]) +
+                                               "; seen: " + state_name(seen)};
   }
   return std::nullopt;
 }
 
 std::optional<Finding> Machine::compare_memory(Model& model) {
-  const auto deadline = Clock::now() + scaled(milliseconds(2000));
+  const auto deadline = Clock::now() + scaled(memory_limit);
   for (uint32_t buffer = 0; buffer < setup_.buffers.size(); ++buffer) {
     const auto& expected = model.memory(buffer);
     const auto now = [&] {
@@ -257,6 +261,7 @@ std::optional<Finding> Machine::compare_memory(Model& model) {
       if (expected[at].may_be(seen)) {
         ++at;
       } else if (Clock::now() > deadline) {
+        waited_in_vain_ += memory_limit;
         const std::string wanted = expected[at].is_known()
                                        ? hex(expected[at].value())
                                        : "one of " + std::to_string(expected[at].count()) + " values";

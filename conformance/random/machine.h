@@ -3,6 +3,7 @@
 // Carries out a random program on a device, or on two, and compares what comes with what the model expects.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,6 +38,8 @@ class Machine {
   // drivers/infiniband/hw/mlx5/mr.c, pop_stored_mkey()); or an answer was lost, and the device is known to
   // ask again for ever. What is left of the program tells nothing.
   bool has_ended() const { return has_ended_; }
+  // The limits of the waits in which nothing came, without --time-scale.
+  std::chrono::milliseconds waited_in_vain() const { return waited_in_vain_; }
 
  private:
   // The side whose objects carry out the step; of Reconnect both do.
@@ -60,6 +63,7 @@ class Machine {
   Keys keys_[2];  // of the near objects, and of the far ones
   std::set<uint32_t> former_lkeys_[2];
   bool has_ended_ = false;
+  std::chrono::milliseconds waited_in_vain_{0};
 };
 
 }  // namespace conformance::random

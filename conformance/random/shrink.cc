@@ -2,7 +2,10 @@
 #include "random/shrink.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
+#include "random/messages.h"
 #include "random/model.h"
 
 namespace conformance::random {
@@ -15,6 +18,13 @@ bool is_admitted(const Program& program, const Claims& claims) {
     model.apply(step);
   }
   return true;
+}
+
+// Equal for equal steps. The objects are the same in all candidates.
+std::string key_of(const Program& program) {
+  wire::Writer writer;
+  for (const Step& step : program.steps) writer(Run{step});
+  return std::move(writer.bytes);
 }
 
 class Shrinker {
@@ -48,8 +58,13 @@ class Shrinker {
 
   bool try_this(Program candidate) {
     if (left_ <= 0 || candidate.steps.empty() || !is_admitted(candidate, claims_)) return false;
+    std::string key = key_of(candidate);
+    if (in_vain_.count(key) != 0) return false;
     --left_;
-    if (!deviates_(candidate)) return false;
+    if (!deviates_(candidate)) {
+      in_vain_.insert(std::move(key));
+      return false;
+    }
     best_ = std::move(candidate);
     return true;
   }
@@ -115,6 +130,7 @@ class Shrinker {
   Program best_;
   const Claims& claims_;
   int left_;
+  std::set<std::string> in_vain_;  // the keys of candidates that do not deviate: later rounds skip these
   const std::function<bool(const Program&)>& deviates_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,9 +61,37 @@ inline void mark_reached(size_t place) noexcept {
   errno = error;
 }
 
+// A folder: no fault is chosen then, and those of VERBENA_MUTANT_LISTED, with commas around them, that are
+// asked for leave a file there (note_asked()). A test that never asks for a fault ends with it as it ends
+// without.
+inline const char* asked_folder() noexcept {
+  static const char* const folder = std::getenv("VERBENA_MUTANT_ASKED");
+  return folder;
+}
+
+// Leaves an empty file "NAME:TEST", with the test of the conformance suite that this process runs, or "NAME:"
+// outside of all tests. Once for each place that asks; mknod(2) takes no descriptor, of which a test may
+// leave none. A process that cannot tell ends. Keeps errno.
+inline void note_asked(const char* name) noexcept {
+  static std::atomic<const char*> noted[4096] = {};
+  for (size_t at = reinterpret_cast<uintptr_t>(name) * 0x9e3779b97f4a7c15u >> 52;; at = (at + 1) % 4096) {
+    const char* found = noted[at].load(std::memory_order_relaxed);
+    if (found == nullptr && noted[at].compare_exchange_strong(found, name)) break;
+    if (found == name) return;
+  }
+  const char* const listed = std::getenv("VERBENA_MUTANT_LISTED");
+  if (listed == nullptr || std::strstr(listed, (',' + std::string(name) + ',').c_str()) == nullptr) return;
+  const int error = errno;
+  const char* const test = std::getenv("CONFORMANCE_TEST");
+  const std::string file = std::string(asked_folder()) + '/' + name + ':' + (test != nullptr ? test : "");
+  if (syscall(SYS_mknodat, AT_FDCWD, file.c_str(), S_IFREG | 0600, 0) != 0 && errno != EEXIST) std::abort();
+  errno = error;
+}
+
 // Is `name` among the faults that VERBENA_MUTANT names? Conditions ask this last, so that the mark says that
 // the fault took effect.
 inline bool mutated(const char* name) noexcept {
+  if (asked_folder() != nullptr) note_asked(name);
   const std::vector<std::string>& chosen = chosen_faults();
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (chosen[i] != name) continue;
@@ -74,7 +103,7 @@ inline bool mutated(const char* name) noexcept {
 
 // Is any fault chosen? Fast paths without a fault of their own are left out then.
 inline bool is_any_mutant() noexcept {
-  static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr;
+  static const bool chosen = std::getenv("VERBENA_MUTANT") != nullptr || asked_folder() != nullptr;
   return chosen;
 }
 

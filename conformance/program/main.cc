@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "peer/serve.h"
+#include "program/probe.h"
 #include "program/run.h"
 #include "suite/audit.h"
 #include "suite/compare.h"
@@ -82,6 +83,16 @@ int render(const Options& options) {
   return ok;
 }
 
+// Without a device it serves, too: the clients are told of it.
+int serve_with_provider(const Options& options) {
+  try {
+    load_provider(probe(options).provider);
+  } catch (const std::exception&) {
+  }
+  serve(options);
+  return ok;
+}
+
 int verify(const Options& options) {
   return verify_file(options.reports.front(), options.signers, options.identity) ? ok : deviations;
 }
@@ -101,7 +112,7 @@ int main(int argc, char** argv) {
     if (options->command == Command::history) return show_history(*options);
     if (options->command == Command::render) return render(*options);
     if (options->command == Command::verify) return verify(*options);
-    if (options->serve) return serve(*options), ok;
+    if (options->serve) return serve_with_provider(*options);
     if (options->list) return print_list(select(*options));
     return run_everywhere(*options, select(*options), command);
   } catch (const std::exception& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "program/probe.h"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 namespace conformance {
 namespace {
 
+constexpr const char* provider_prefix = "provider_file=";
+
 // NAME=VALUE lines; '!' begins the reason why there is no device.
 std::string describe(const Options& options) {
   try {
@@ -24,6 +27,7 @@ std::string describe(const Options& options) {
     std::string out;
     for (const auto& [name, value] : facts_of(device)) out += name + '=' + value + '\n';
     for (const auto& [name, value] : stack_of(device)) out += stack_prefix + name + '=' + value + '\n';
+    out += provider_prefix + provider_file(device) + '\n';
     return out;
   } catch (const std::exception& error) {
     return std::string("!") + error.what() + '\n';
@@ -111,12 +115,20 @@ Probed probe(const Options& options) {
   for (std::string line; std::getline(lines, line);) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
+    if (line.starts_with(provider_prefix)) {
+      out.provider = line.substr(equals + 1);
+      continue;
+    }
     const bool is_stack = line.starts_with(stack_prefix);
     const size_t begin = is_stack ? strlen(stack_prefix) : 0;
     (is_stack ? out.stack : out.device)
         .emplace_back(line.substr(begin, equals - begin), line.substr(equals + 1));
   }
   return out;
+}
+
+void load_provider(const std::string& file) {
+  if (!file.empty()) dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
 void choose(const Probed& found, Options& options) {

@@ -12,12 +12,18 @@
 namespace conformance {
 
 struct Probed {
-  Facts device;  // attributes (support/device.h)
-  Facts stack;   // what drives it (support/stack.h)
+  Facts device;          // attributes (support/device.h)
+  Facts stack;           // what drives it (support/stack.h)
+  std::string provider;  // provider_file()
 };
 
 // Opens the device, port and GID of the options. Throws std::runtime_error saying why there is none.
 Probed probe(const Options& options);
+
+// Loads the provider library into this process, so that its children need not each load and relocate it. The
+// driver is one that has opened the device without a crash. It is not used here: libibverbs makes its first
+// call in the child, as in any program. No library, no error: the children load it themselves.
+void load_provider(const std::string& file);
 
 // The options name what was found.
 void choose(const Probed& found, Options& options);

@@ -136,6 +136,7 @@ int run(Options options, const std::vector<const TestInfo*>& selected, const std
   RunHeader header{provenance(options.seed), {}, command, now(), options.expectations};
   const Probed probed = probe(options);
   choose(probed, options);
+  load_provider(probed.provider);
   header.device = probed.device;
   header.provenance.insert(header.provenance.end(), probed.stack.begin(), probed.stack.end());
   add_topology(options, header.device, header.provenance);

@@ -96,9 +96,9 @@ void Device::choose_port(const Options& options) {
 void Device::choose_gid(const Options& options) {
   int best = -1, best_rank = 100;
   for (int index = 0; index < port_.gid_tbl_len; ++index) {
+    if (options.gid_index >= 0 && options.gid_index != index) continue;
     ibv_gid_entry entry;
     if (ibv_query_gid_ex(context_, port_number_, static_cast<uint32_t>(index), &entry, 0) != 0) continue;
-    if (options.gid_index >= 0 && options.gid_index != index) continue;
     if (rank(entry) >= best_rank) continue;
     best = index;
     best_rank = rank(entry);

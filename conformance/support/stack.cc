@@ -106,6 +106,14 @@ const void* address(Function* function) {
 
 }  // namespace
 
+// A function of the provider, as <infiniband/verbs.h> calls it.
+std::string provider_file(const Device& device) {
+  Dl_info info = {};
+  const void* const function = address(device.context()->ops.poll_cq);
+  return function == nullptr || dladdr(function, &info) == 0 || info.dli_fname == nullptr ? ""
+                                                                                          : info.dli_fname;
+}
+
 Facts stack_of(const Device& device) {
   const ibv_context* context = device.context();
   std::error_code error;
@@ -123,7 +131,6 @@ Facts stack_of(const Device& device) {
           {"rdma_core", rdma_core_of(ibverbs)},
           {"libibverbs", library_of(address(&ibv_get_device_list))},
           {"librdmacm", library_of(address(&rdma_create_id))},
-          // A function of the provider, as <infiniband/verbs.h> calls it.
           {"provider", library_of(address(context->ops.poll_cq))}};
 }
 

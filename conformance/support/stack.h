@@ -12,6 +12,9 @@ namespace conformance {
 // How a fact of stack_of() begins where it stands beside those of the device.
 constexpr const char* stack_prefix = "stack.";
 
+// The file of the provider library; empty: unknown.
+std::string provider_file(const Device& device);
+
 // driver, driver_version, firmware, command_file, rdma_core, libibverbs, librdmacm, provider.
 Facts stack_of(const Device& device);
 

@@ -12,7 +12,7 @@
 // - A device's event log, ports_down, addresses_gone: the holder of the file's lock (device_events.h).
 // - A QPN entry: claimed by compare-and-swap by the owner of the QP; freed by the owner or by the process
 //   that reclaims the owner's slot. The owner raises its slot's `numbers` before it claims one, and lowers it
-//   after it has freed one: whoever reclaims a slot looks for entries only where `numbers` is not 0.
+//   after it has freed one: a process that reclaims a slot looks for entries only where `numbers` is not 0.
 // - An entry of the multicast table: likewise (multicast_table.h).
 // - A holder's entry: claimed by the process that adds it; freed by any process that finds the holder dead
 //   (node_holders.h).

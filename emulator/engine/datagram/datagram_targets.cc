@@ -79,8 +79,11 @@ DatagramTargets::DatagramTargets() : places_(static_cast<Place*>(std::calloc(kSe
 }
 
 DatagramTargets::~DatagramTargets() {
-  for (size_t i = 0; i < kSets * kWays; ++i)
-    if (places_[i].used) places_[i].destination().~Destination();
+  for (size_t set = 0; set < kSets; ++set) {
+    if (!sets_in_use_[set]) continue;
+    for (Place* place = places_ + set * kWays; place != places_ + (set + 1) * kWays; ++place)
+      if (place->used) place->destination().~Destination();
+  }
   std::free(places_);
 }
 
@@ -102,7 +105,8 @@ Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t q
   static_assert(kSets == 256);  // the number of values of Key::set()
   const Key key = key_of(address, qpn);
   if (last_ != nullptr && last_->key == key) return last_->destination();
-  Place* set = places_ + key.set() * kWays;
+  const size_t number = key.set();
+  Place* set = places_ + number * kWays;
   Place* place = nullptr;
   for (size_t way = 0; way < kWays && place == nullptr; ++way)
     if (set[way].used && set[way].key == key) place = &set[way];
@@ -113,6 +117,7 @@ Destination& DatagramTargets::destination(const ibv_ah_attr& address, uint32_t q
       place = &set[next_way_++ % kWays];
       place->destination().~Destination();
     }
+    sets_in_use_[number] = true;
     new (place->bytes) Destination;
     place->key = key;
     place->used = true;

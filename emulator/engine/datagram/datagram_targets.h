@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -27,7 +28,7 @@ struct Destination {
   std::shared_ptr<PeerAdapter> adapter;  // nullptr: not found (yet)
   SharedQp* qp = nullptr;
   ibv_qp_type type = IBV_QPT_UD;  // that the queue pair must have
-  uint8_t port = 0;  // of its device, that the address leads to; 0: any, of a group's member
+  uint8_t port = 0;               // of its device, that the address leads to; 0: any, of a group's member
   uint32_t index = 0;
   uint32_t incarnation = 0;
   uint64_t generation = 0;  // of its responder state, when the rest was last checked; 0: never
@@ -35,9 +36,9 @@ struct Destination {
   CompletionRing completions;
   std::atomic<uint64_t> known_head{0};
   SharedCq* completion_queue = nullptr;
-  int64_t ask_again_at = 0;  // ns: its process has not answered, and is not asked before
+  int64_t ask_again_at = 0;     // ns: its process has not answered, and is not asked before
   bool has_been_ready = false;  // once, as this sender saw it
-  uint8_t event_due = 0;     // 1: an entry was appended; 2: one that counts as solicited
+  uint8_t event_due = 0;        // 1: an entry was appended; 2: one that counts as solicited
   // Nothing of the positions before this one lies in receive slots any more (settle()).
   uint64_t settled_until = 0;
   uint32_t settled_generation = 0;  // CompletionRing::generation of that
@@ -104,9 +105,10 @@ class DatagramTargets {
 
   static Key key_of(const ibv_ah_attr& address, uint32_t qpn);
 
-  Place* places_;          // kSets * kWays, as calloc(3) gives them
-  Place* last_ = nullptr;  // the last destination
-  uint32_t next_way_ = 0;  // replaced by the next new destination
+  Place* places_;                   // kSets * kWays, as calloc(3) gives them
+  std::bitset<kSets> sets_in_use_;  // the others' memory has not been touched
+  Place* last_ = nullptr;           // the last destination
+  uint32_t next_way_ = 0;           // replaced by the next new destination
   std::array<Group, kGroups> groups_;
   uint32_t next_group_ = 0;
 };

@@ -132,8 +132,9 @@ void complete(const DatagramSender& from, Destination& to, const DatagramMessage
 [[gnu::cold]] void explain_drop(const DatagramSender& from, Destination& to, const DatagramMessage& message,
                                 uint32_t count) {
   uint32_t space = 0;
-  const bool is_posted = to.receives.peek(&space);
-  explain_drop(from, to, message, is_posted ? RefusalKind::kNoSpace : RefusalKind::kNoReceive, space,
+  // One with space enough has been posted since.
+  const bool is_too_small = to.receives.peek(&space) && space < message.length;
+  explain_drop(from, to, message, is_too_small ? RefusalKind::kNoSpace : RefusalKind::kNoReceive, space,
                message.length, count);
 }
 

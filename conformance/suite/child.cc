@@ -81,8 +81,8 @@ void read_findings(const std::string& bytes, TestResult& result) {
 void run_in_child(const TestInfo& test, const Options& options, Trace& trace, int descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sink = descriptor;
-  setenv("CONFORMANCE_TEST", test.full_name().c_str(),
-         1);           // for a driver that keeps a record (tests/mutants)
+  // For a driver that keeps a record (tests/mutants).
+  setenv("CONFORMANCE_TEST", test.full_name().c_str(), 1);
   static Options own;  // of this process
   own = options;
   if (own.in_vain.count(test.full_name()) > 0) own.time_scale = std::min(own.time_scale, 1.0);

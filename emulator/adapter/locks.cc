@@ -56,17 +56,28 @@ void BiasedLock::lock_without_bias() {
 
 void BiasedLock::unlock_without_bias() {
   is_held_without_bias_ = false;
-  if (in_a_row_ >= kInARow << revocations_ && allowed.load(std::memory_order_relaxed))
-    owner_.store(last_, std::memory_order_relaxed);
+  if (in_a_row_ >= kInARow << revocations_ && allowed.load(std::memory_order_relaxed)) bias();
   taken_.unlock();
+}
+
+// Towards the thread that has taken the lock last, if it has a place, or one is left.
+void BiasedLock::bias() {
+  for (uint8_t place = 0; place < kPlaces; ++place) {
+    if (threads_[place] != 0 && threads_[place] != last_) continue;
+    threads_[place] = last_;
+    place_ = place;
+    owner_.store(last_ | place, std::memory_order_relaxed);
+    return;
+  }
 }
 
 void BiasedLock::revoke() {
   const KeepErrno guard;
+  const std::atomic<bool>& announced = announced_[owner_.load(std::memory_order_relaxed) & kPlace];
   owner_.store(0, std::memory_order_relaxed);
   fence_all_threads();
   // The owner may have the lock, and not be scheduled.
-  for (unsigned spins = 0; announced_.load(std::memory_order_acquire);)
+  for (unsigned spins = 0; announced.load(std::memory_order_acquire);)
     if (++spins > 64) sched_yield();
   in_a_row_ = 0;
   last_ = 0;

@@ -37,42 +37,54 @@ class SpinLock {
 // the bias away, then looks whether the thread has announced itself. Each must see the other's first step if
 // the other does not see its own: the former needs no fence for that, since membarrier(2) makes each thread
 // of the process execute one.
+//
+// A thread may lose the bias, and the processor, before it announces itself, and do so, in vain, when others
+// have had the bias. So each thread that gets it has a place of its own for the announcement, and keeps it: a
+// lock is biased towards four threads in its life.
 class BiasedLock {
  public:
   void lock() {
-    const uintptr_t self = this_thread();
-    if (owner_.load(std::memory_order_relaxed) == self) [[likely]] {
-      announced_.store(true, std::memory_order_relaxed);
+    const uintptr_t owner = owner_.load(std::memory_order_relaxed);
+    if ((owner & ~kPlace) == this_thread()) [[likely]] {
+      std::atomic<bool>& announced = announced_[owner & kPlace];
+      announced.store(true, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      if (owner_.load(std::memory_order_relaxed) == self) [[likely]]
+      if (owner_.load(std::memory_order_relaxed) == owner) [[likely]]
         return;
-      announced_.store(false, std::memory_order_relaxed);
+      announced.store(false, std::memory_order_relaxed);
     }
     lock_without_bias();
   }
   void unlock() {
     if (is_held_without_bias_) [[unlikely]]
       return unlock_without_bias();
-    announced_.store(false, std::memory_order_release);
+    announced_[place_].store(false, std::memory_order_release);
   }
 
  private:
+  static constexpr uintptr_t kPlaces = 4, kPlace = kPlaces - 1;
+
   // A thread that comes after another one may have the same. It has been created after the other one ended.
   static uintptr_t this_thread() {
-    __attribute__((tls_model("initial-exec"))) static thread_local constinit char here = 0;
+    alignas(kPlaces) __attribute__((tls_model("initial-exec"))) static thread_local constinit char here = 0;
     return reinterpret_cast<uintptr_t>(&here);
   }
   void lock_without_bias();
   void unlock_without_bias();
   void revoke();
+  void bias();
 
-  std::atomic<uintptr_t> owner_{0};     // the thread that has the bias; written under taken_
-  std::atomic<bool> announced_{false};  // of that thread: it has the lock, or is about to look at owner_
-  bool is_held_without_bias_ = false;   // under the lock
-  SpinLock taken_;                      // of threads without the bias
-  uint8_t revocations_ = 0;             // under taken_, as the next two
-  uint32_t in_a_row_ = 0;               // that `last_` took the lock
+  // The thread that has the bias, and its place; 0: none. Written under taken_.
+  std::atomic<uintptr_t> owner_{0};
+  // Of the thread with that place, which alone writes it: it has the lock, or is about to look at owner_.
+  std::atomic<bool> announced_[kPlaces] = {};
+  bool is_held_without_bias_ = false;  // under the lock, as the next one
+  uint8_t place_ = 0;                  // of the last bias
+  SpinLock taken_;                     // of threads without the bias
+  uint8_t revocations_ = 0;            // under taken_, as the rest
+  uint32_t in_a_row_ = 0;              // that `last_` took the lock
   uintptr_t last_ = 0;
+  uintptr_t threads_[kPlaces] = {};  // that have had the bias, by place
 };
 
 // Lets locks be biased from now on, if the kernel offers membarrier(2). Any thread; again in a forked child.

@@ -6,11 +6,14 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -101,6 +104,67 @@ TEST_F(Biased, ExcludesManyThreads) {
   EXPECT_TRUE(numbers_.same);
   EXPECT_EQ(numbers_.second, kThreads * kTimes);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // no lock is biased there, and signals wait for a call of libc
+std::atomic<bool> is_stopped{false}, may_go_on{false};
+
+void stop_here(int) {
+  is_stopped.store(true);
+  while (!may_go_on.load()) sched_yield();
+}
+
+template <typename Condition>
+bool comes_within(std::chrono::milliseconds time, Condition&& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + time; !condition(); sched_yield())
+    if (std::chrono::steady_clock::now() > end) return false;
+  return true;
+}
+
+// A thread that has the bias is stopped at any instruction, by a signal. Where that is outside of the lock,
+// the bias goes over to another thread, which is in the lock when the former one goes on.
+TEST_F(Biased, KeepsAThreadOutThatLostTheBiasAtAnyInstruction) {
+  struct sigaction before {
+  }, stop{};
+  stop.sa_handler = stop_here;
+  ASSERT_EQ(sigaction(SIGUSR1, &stop, &before), 0);
+  int stopped_outside = 0;
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    BiasedLock lock;
+    std::atomic<bool> over{false}, other_is_inside{false}, met{false};
+    std::atomic<uint64_t> taken{0};
+    is_stopped.store(false);
+    may_go_on.store(false);
+    std::thread owner([&] {
+      for (uint64_t times = 1; !over.load(std::memory_order_relaxed); ++times) {
+        std::lock_guard guard(lock);
+        if (other_is_inside.load(std::memory_order_relaxed)) met.store(true);
+        taken.store(times, std::memory_order_relaxed);
+      }
+    });
+    while (taken.load() < kBiased) sched_yield();
+    ASSERT_EQ(pthread_kill(owner.native_handle(), SIGUSR1), 0);
+    while (!is_stopped.load()) sched_yield();
+    std::thread other([&] {
+      for (uint64_t times = 0; times < kBiased; ++times) {
+        std::lock_guard guard(lock);
+      }
+      std::lock_guard guard(lock);
+      other_is_inside.store(true);
+      comes_within(std::chrono::milliseconds(2), [&] { return met.load(); });
+      other_is_inside.store(false);
+    });
+    // Otherwise the owner was stopped with the lock.
+    stopped_outside += comes_within(std::chrono::milliseconds(5), [&] { return other_is_inside.load(); });
+    may_go_on.store(true);
+    other.join();
+    over.store(true);
+    owner.join();
+    EXPECT_FALSE(met.load());
+  }
+  EXPECT_GT(stopped_outside, 0);
+  sigaction(SIGUSR1, &before, nullptr);
+}
+#endif
 
 // As a sandbox does that is set up in a running program. Of the calling thread, which revokes the bias.
 bool refuse_membarrier() {

@@ -30,10 +30,10 @@ bool is_long_send(const Qp& qp, const ibv_send_wr& wr) {
 
 // The receive WQE that the message goes to.
 struct LongReceive {
-  const ReceiveWqe* wqe;
-  uint32_t index;  // as Completion::index
+  const ReceiveWqe* wqe = nullptr;
+  uint32_t index = 0;  // as Completion::index
   ReadyWord ready;
-  bool is_shared;  // of an SRQ, and taken from it
+  bool is_shared = false;  // of an SRQ, and taken from it
 };
 
 bool find_long_receive(Qp& qp, LongReceive* out) {

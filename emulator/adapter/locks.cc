@@ -69,6 +69,7 @@ void BiasedLock::bias() {
     owner_.store(last_ | place, std::memory_order_relaxed);
     return;
   }
+  in_a_row_ = 0;  // none is left: not to be looked for at each unlock()
 }
 
 void BiasedLock::revoke() {

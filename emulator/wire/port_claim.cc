@@ -2,6 +2,7 @@
 #include "wire/port_claim.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -35,6 +36,8 @@ struct Claim {
   bool listens = false;
 };
 
+constexpr unsigned kAccepts = 1 << 16;  // __SO_ACCEPTCON of the column Flags: listen(2) has been called
+
 std::string place(const NetAddress& address, uint16_t port) {
   return "verbena/" + std::to_string(port) + "/" + address.text() + "/";
 }
@@ -59,7 +62,7 @@ int take_name(const std::string& name, Descriptor* out) {
   const socklen_t size = abstract_address(name, &address);
   Descriptor bound{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (bound.fd < 0 || bind(bound.fd, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      listen(bound.fd, 1) != 0)
+      listen(bound.fd, SOMAXCONN) != 0)  // nobody accepts: each process that looks stays in the queue
     return errno;
   out->reset(bound.release());
   return 0;
@@ -77,16 +80,16 @@ bool parse(std::string_view name, const std::string& place, Claim* out) {
 }
 
 // Columns of /proc/net/unix: Num RefCount Protocol Flags Type St Inode Path; '@' stands for the leading null
-// byte.
+// byte. A name that nobody can connect to yet is no claim: its process will look at the others later.
 void add_claims(const std::string& place, std::vector<Claim>* claims) {
   std::ifstream sockets("/proc/net/unix");
   for (std::string line; std::getline(sockets, line);) {
     const size_t at = line.rfind(" @");
     Claim claim;
     if (at == std::string::npos || !parse(std::string_view(line).substr(at + 2), place, &claim)) continue;
-    const size_t column = line.rfind(' ', at - 1) + 1;
-    std::from_chars(line.data() + column, line.data() + at, claim.inode);
-    claims->push_back(claim);
+    unsigned flags = 0;
+    if (std::sscanf(line.c_str(), "%*s %*s %*s %x %*s %*s %" SCNu64, &flags, &claim.inode) != 2) continue;
+    if (flags & kAccepts) claims->push_back(claim);
   }
 }
 
@@ -99,6 +102,7 @@ std::vector<Claim> claims_of(const std::string& place) {
 }
 
 struct Holder {
+  bool is_gone = false;  // since the list was read
   bool is_this_user = false;
   pid_t pid = 0;
 };
@@ -108,13 +112,13 @@ Holder holder_of(const Claim& claim) {
   sockaddr_un address;
   const socklen_t size = abstract_address(claim.name, &address);
   const Descriptor asking{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (asking.fd < 0) return {true, 0};
+  if (asking.fd < 0) return {false, true, 0};
   if (connect(asking.fd, reinterpret_cast<const sockaddr*>(&address), size) != 0)
-    return {errno == EAGAIN, 0};  // EAGAIN: others ask as well
+    return {errno == ECONNREFUSED, errno == EAGAIN, 0};  // EAGAIN: others ask as well
   ucred credentials{};
   socklen_t length = sizeof credentials;
   getsockopt(asking.fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length);
-  return {credentials.uid == geteuid(), credentials.pid};
+  return {false, credentials.uid == geteuid(), credentials.pid};
 }
 
 // " of the node <path>", as far as the process's environment says it.
@@ -138,8 +142,9 @@ struct Asking {
 };
 
 struct View {
-  bool is_own = false;    // another process of the node listens
-  bool is_taken = false;  // a process of another node listens: `holder`
+  bool is_settled = true;  // false: a name went meanwhile, perhaps for another one that is not seen here
+  bool is_own = false;     // another process of the node listens
+  bool is_taken = false;   // a process of another node listens: `holder`
   pid_t holder = 0;
   std::set<Asking> asking;  // processes of other nodes
 };
@@ -152,6 +157,7 @@ View look(const std::string& place, uint64_t node) {
       continue;
     }
     const Holder holder = holder_of(claim);
+    view.is_settled &= !holder.is_gone;
     if (!holder.is_this_user) continue;
     if (claim.listens) {
       view.is_taken = true;
@@ -202,7 +208,7 @@ int PortClaim::take(const NetAddress& address, uint16_t port, const Claimant& cl
       return fail_errno(error, problem, where);
     const View view = look(where, claimant.node);
     if (view.is_taken) return refuse(address, port, view.holder, problem);
-    if (!intent.is_answered(view, claimant.node)) continue;
+    if (!view.is_settled || !intent.is_answered(view, claimant.node)) continue;
     const int error = take_name(claim_name(where, claimant, "listens"), &name_);
     return error == 0 ? 0 : fail_errno(error, problem, where);
   }
@@ -216,6 +222,7 @@ int find_other_claim(const NetAddress& address, uint16_t port, const std::functi
   uint64_t id = node();
   for (;;) {
     const View view = look(where, id);
+    if (!view.is_settled && now_ns() < deadline) continue;
     if (!view.is_taken) return 0;
     const uint64_t before = std::exchange(id, node());
     if (id == before || now_ns() >= deadline) return refuse(address, port, view.holder, problem);

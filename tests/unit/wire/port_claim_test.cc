@@ -62,6 +62,16 @@ TEST_F(PortClaimTest, AnotherNodeIsRefusedAndHearsWhoHasThePort) {
   EXPECT_NE(problem.find("process " + std::to_string(getpid())), std::string::npos) << problem;
 }
 
+TEST_F(PortClaimTest, EachOfManyHearsWhoHasThePort) {
+  PortClaim first;
+  ASSERT_EQ(take(first, 7, 1), 0);
+  for (uint64_t node = 8; node < 16; ++node) {
+    std::string problem;
+    EXPECT_EQ(PortClaim().take(address(), port(), {node, 1, 1}, &problem), EADDRINUSE);
+    EXPECT_NE(problem.find("process " + std::to_string(getpid())), std::string::npos) << problem;
+  }
+}
+
 TEST_F(PortClaimTest, OfAnotherPortOrAddressIsAnotherClaim) {
   PortClaim first, second;
   ASSERT_EQ(take(first, 7, 1), 0);

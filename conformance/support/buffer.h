@@ -22,6 +22,7 @@ class Buffer {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<uint8_t*>(memory);
     if (mprotect(data(), mapped_ - 2 * page_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    if (size >= kLarge) madvise(data(), mapped_ - 2 * page_, MADV_HUGEPAGE);  // a hint: it may be refused
     memset(data(), untouched, size);
   }
   ~Buffer() { munmap(base_, mapped_); }
@@ -41,6 +42,9 @@ class Buffer {
   }
 
  private:
+  // Of more, page faults of ordinary pages take longer than what a test does with them.
+  static constexpr size_t kLarge = size_t{64} << 20;
+
   size_t size_, page_, mapped_;
   uint8_t* base_;
 };

@@ -45,10 +45,14 @@ function(verbena_unite target)
   endwhile()
 endfunction()
 
-# The headers for one target of several files.
+# The headers for one target of several files, or `REUSE_FROM` another target with the same compile options.
 function(verbena_precompile target)
   if(VERBENA_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+    if("${ARGV1}" STREQUAL "REUSE_FROM")
+      target_precompile_headers(${target} ${ARGN})
+    else()
+      target_precompile_headers(${target} PRIVATE ${ARGN})
+    endif()
     # gcc 12 does not know that a precompiled <string> is a system header, and warns of its code.
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()

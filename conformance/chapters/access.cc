@@ -8,7 +8,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::access_chapter {
 namespace {
 
 constexpr int local_write = IBV_ACCESS_LOCAL_WRITE, remote_write = IBV_ACCESS_REMOTE_WRITE,
@@ -217,4 +217,4 @@ void add(const std::string& clause, Target target, const Operation& operation) {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::access_chapter

@@ -5,7 +5,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::access_more_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -288,4 +288,4 @@ CONFORMANCE_TEST(access, UcDropsWhatIsDenied, "access.uc-denied") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::access_more_chapter

@@ -10,7 +10,7 @@
 #include "support/fixture.h"
 #include "support/hop_limit.h"
 
-namespace conformance {
+namespace conformance::ah_chapter {
 namespace {
 
 class Fixture : public DeviceTest {
@@ -191,4 +191,4 @@ CONFORMANCE_TEST(ah, HandleFromACompletion, "ibv_create_ah_from_wc.reaches",
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::ah_chapter

@@ -13,7 +13,7 @@
 #include "support/pair.h"
 #include "support/waiting_call.h"
 
-namespace conformance {
+namespace conformance::async_chapter {
 namespace {
 
 constexpr const char* kNoEvent = "the device raises neither IBV_EVENT_SQ_DRAINED nor IBV_EVENT_QP_ACCESS_ERR";
@@ -266,4 +266,4 @@ CONFORMANCE_TEST(async, MigrationIsAnEvent, "ibv_get_async_event.path-mig") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::async_chapter

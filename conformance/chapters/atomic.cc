@@ -10,7 +10,7 @@
 #include "support/pair.h"
 #include "support/threads.h"
 
-namespace conformance {
+namespace conformance::atomic_chapter {
 namespace {
 
 constexpr uint64_t word_at = 1024, result_at = 64;
@@ -247,4 +247,4 @@ CONFORMANCE_TEST(atomic, OverXrc, "atomic.xrc") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::atomic_chapter

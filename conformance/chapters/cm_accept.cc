@@ -5,7 +5,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_accept_chapter {
 namespace {
 
 using namespace std::chrono_literals;
@@ -259,4 +259,4 @@ CONFORMANCE_TEST(cm_connect, NotifyAfterTheEvent, "rdma_notify.eisconn") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_accept_chapter

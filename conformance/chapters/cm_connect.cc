@@ -6,7 +6,7 @@
 #include "suite/family.h"
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_connect_chapter {
 namespace {
 
 class Fixture : public CmTest {
@@ -296,4 +296,4 @@ CONFORMANCE_TEST(cm_connect, QpThatCannotConnectIsAnError, "rdma_get_cm_event.co
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_connect_chapter

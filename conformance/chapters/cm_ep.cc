@@ -6,7 +6,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_ep_chapter {
 namespace {
 
 using namespace std::chrono_literals;
@@ -170,4 +170,4 @@ CONFORMANCE_TEST(cm_verbs, EndpointOnAChannel, "rdma_create_ep.migrates") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_ep_chapter

@@ -3,7 +3,7 @@
 // rdma_cm: rdma_getaddrinfo.
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_getaddrinfo_chapter {
 namespace {
 
 class Fixture : public CmTest {
@@ -103,4 +103,4 @@ CONFORMANCE_TEST(cm_setup, InformationThatThereIsNot, "rdma_getaddrinfo.numeric-
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_getaddrinfo_chapter

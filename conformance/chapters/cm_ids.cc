@@ -10,7 +10,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_ids_chapter {
 namespace {
 
 using namespace std::chrono_literals;
@@ -344,4 +344,4 @@ CONFORMANCE_TEST(cm_setup, EveryEventHasAText, "rdma_event_str.text") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_ids_chapter

@@ -7,7 +7,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_mcast_chapter {
 namespace {
 
 constexpr Traits twice = Traits().limit(20);  // a datagram may be waited for twice
@@ -229,4 +229,4 @@ CONFORMANCE_TEST(cm_verbs, DestroyedIdentifierHasLeft, "rdma_leave_multicast.des
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_mcast_chapter

@@ -11,7 +11,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_post_chapter {
 namespace {
 
 using namespace std::chrono_literals;
@@ -467,4 +467,4 @@ CONFORMANCE_TEST(cm_verbs, DatagramArrives, "rdma_post_ud_send.sends", "rdma_pos
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_post_chapter

@@ -13,7 +13,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_post_refused_chapter {
 namespace {
 
 struct RdmaMrDestroyer {
@@ -192,4 +192,4 @@ CONFORMANCE_TEST(cm_verbs, MessagesAreNotForThePeer, "rdma_reg_msgs.no-remote") 
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_post_refused_chapter

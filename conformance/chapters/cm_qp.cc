@@ -3,7 +3,7 @@
 // rdma_cm: QPs of identifiers.
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_qp_chapter {
 namespace {
 
 using Fixture = CmTest;
@@ -136,4 +136,4 @@ CONFORMANCE_TEST(cm_connect, QpBeyondTheLimitsIsRefused, "rdma_create_qp.beyond"
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_qp_chapter

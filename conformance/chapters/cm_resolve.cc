@@ -7,7 +7,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_resolve_chapter {
 namespace {
 
 using namespace std::chrono_literals;
@@ -282,4 +282,4 @@ CONFORMANCE_TEST(cm_setup, AddressesBecomeGids, "rdma_resolve_addr.gids", "rdma_
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_resolve_chapter

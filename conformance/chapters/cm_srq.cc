@@ -3,7 +3,7 @@
 // rdma_cm: SRQs of identifiers.
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::cm_srq_chapter {
 namespace {
 
 class Fixture : public CmTest {
@@ -137,4 +137,4 @@ CONFORMANCE_TEST(cm_verbs, XrcSrqGetsACq, "rdma_create_srq.xrc-cq") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cm_srq_chapter

@@ -17,7 +17,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::counters_chapter {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -324,4 +324,4 @@ CONFORMANCE_TEST_AS(alone, counters, DatagramWithoutReceive, "sysfs.hw_counters.
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::counters_chapter

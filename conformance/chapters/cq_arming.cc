@@ -5,7 +5,7 @@
 
 #include "chapters/cq_events_fixture.h"
 
-namespace conformance {
+namespace conformance::cq_arming_chapter {
 namespace {
 
 using Fixture = CqEventTest;
@@ -117,4 +117,4 @@ CONFORMANCE_TEST(cq, DestroyedAfterAnOverrun, "ibv_destroy_cq.after-overrun") {
 }  // namespace after_overrun
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cq_arming_chapter

@@ -10,7 +10,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::cq_create_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -210,4 +210,4 @@ CONFORMANCE_TEST(cq, ChannelIsBusyWithItsCq, "ibv_destroy_comp_channel.busy") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cq_create_chapter

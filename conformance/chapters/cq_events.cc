@@ -6,7 +6,7 @@
 #include "chapters/cq_events_fixture.h"
 #include "support/waiting_call.h"
 
-namespace conformance {
+namespace conformance::cq_events_chapter {
 namespace {
 
 using Fixture = CqEventTest;
@@ -123,4 +123,4 @@ CONFORMANCE_TEST(cq, DestroyWaitsForAcknowledgement, "ibv_ack_cq_events.destroy-
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cq_events_chapter

@@ -6,7 +6,7 @@
 #include "chapters/cq_extended_fixture.h"
 #include "suite/family.h"
 
-namespace conformance {
+namespace conformance::cq_extended_chapter {
 namespace {
 
 using Fixture = ExtendedCqTest;
@@ -164,4 +164,4 @@ CONFORMANCE_TEST(cq, ExtendedWallClock, "ibv_wc_read.wallclock") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cq_extended_chapter

@@ -12,7 +12,7 @@
 #include "suite/family.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::cq_poll_chapter {
 namespace {
 
 // The test owns the near end's CQs, one for each queue; the far end gets requests.
@@ -188,4 +188,4 @@ CONFORMANCE_TEST(cq, TakesAsManyAsItSays, "ibv_create_cq.holds-all") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::cq_poll_chapter

@@ -9,7 +9,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::device_list_chapter {
 namespace {
 
 using Fixture = DeviceTest;
@@ -173,4 +173,4 @@ CONFORMANCE_TEST(device, ImportedMrHasTheKeys, "ibv_import_mr.keys", "ibv_import
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::device_list_chapter

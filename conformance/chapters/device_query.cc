@@ -11,7 +11,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::device_query_chapter {
 namespace {
 
 using Fixture = DeviceTest;
@@ -303,4 +303,4 @@ CONFORMANCE_TEST(device, RatesConvertBothWays, "ibv_rate_to_mbps.5gbps", "ibv_ra
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::device_query_chapter

@@ -8,7 +8,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::error_chapter {
 namespace {
 
 struct Row {
@@ -300,4 +300,4 @@ CONFORMANCE_TEST(error, OtherPartition, "error.pkey.rc", "error.pkey.ud") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::error_chapter

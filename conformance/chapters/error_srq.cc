@@ -8,7 +8,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::error_srq_chapter {
 namespace {
 
 // Two QPs of the test's own share an SRQ; each has an end that sends to it.
@@ -112,4 +112,4 @@ CONFORMANCE_TEST(error, OthersOfTheSrqGoOn, "error.srq.others") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::error_srq_chapter

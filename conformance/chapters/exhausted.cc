@@ -10,7 +10,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::exhausted_chapter {
 namespace {
 
 // So many objects a process may have before this tests its memory rather than the device.
@@ -82,4 +82,4 @@ CONFORMANCE_TEST_AS(Traits().disruptive().limit(60), device, EverySrqThereIs, "i
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::exhausted_chapter

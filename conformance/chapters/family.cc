@@ -14,7 +14,7 @@
 #include "support/pair.h"
 #include "support/transitions.h"
 
-namespace conformance {
+namespace conformance::family_chapter {
 namespace {
 
 constexpr Traits first = Traits().alone();
@@ -242,4 +242,4 @@ CONFORMANCE_TEST_AS(first, family, ServiceIsFound, "family.cm-udp") {
 }  // namespace connections
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::family_chapter

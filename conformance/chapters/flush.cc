@@ -5,7 +5,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::flush_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -254,4 +254,4 @@ CONFORMANCE_TEST(flush, ReadyToReceiveOnly, "flush.rtr-receives") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::flush_chapter

@@ -13,7 +13,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::gid_chapter {
 namespace {
 
 class Fixture : public DeviceTest {
@@ -255,4 +255,4 @@ CONFORMANCE_TEST(gid, PkeyIndexLeadsToThePkey, "ibv_get_pkey_index.found", "ibv_
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::gid_chapter

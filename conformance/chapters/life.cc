@@ -10,7 +10,7 @@
 #include "support/pair.h"
 #include "support/threads.h"
 
-namespace conformance {
+namespace conformance::life_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -315,4 +315,4 @@ CONFORMANCE_TEST_AS(Traits().limit(30), life, ThreadsMakeAndDestroy, "threads.ma
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::life_chapter

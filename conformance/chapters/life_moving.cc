@@ -9,7 +9,7 @@
 #include "support/pair.h"
 #include "support/threads.h"
 
-namespace conformance {
+namespace conformance::life_moving_chapter {
 namespace {
 
 constexpr uint32_t length = 1u << 16;
@@ -201,4 +201,4 @@ CONFORMANCE_TEST_AS(Traits().alone().limit(30), life, ManyObjects, "life.limits.
 }  // namespace limits
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::life_moving_chapter

@@ -8,7 +8,7 @@
 #include "support/ends.h"
 #include "support/fixture.h"
 
-namespace conformance {
+namespace conformance::life_number_chapter {
 namespace {
 
 constexpr int most_successors = 12;  // as far as the device has them, beside other tests
@@ -78,4 +78,4 @@ CONFORMANCE_TEST(life, NumberOfADestroyedUdQp, "life.qp-number.later", "life.qp-
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::life_number_chapter

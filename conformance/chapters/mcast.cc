@@ -6,7 +6,7 @@
 
 #include "chapters/mcast_fixture.h"
 
-namespace conformance {
+namespace conformance::mcast_chapter {
 namespace {
 
 using std::chrono::milliseconds;
@@ -175,4 +175,4 @@ CONFORMANCE_TEST(mcast, OwnMessagesAreKeptAway, "ibv_create_qp_ex.block-self") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mcast_chapter

@@ -9,7 +9,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::mismatch_chapter {
 namespace {
 
 constexpr auto short_while = std::chrono::milliseconds(50);
@@ -179,4 +179,4 @@ CONFORMANCE_TEST(mismatch, ReadOfAnEndThatMayNot, "mismatch.reads.none-outstandi
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mismatch_chapter

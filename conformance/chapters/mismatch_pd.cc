@@ -8,7 +8,7 @@
 #include "chapters/mw_fixture.h"
 #include "support/pattern.h"
 
-namespace conformance {
+namespace conformance::mismatch_pd_chapter {
 namespace {
 
 using Fixture = WindowTest;
@@ -124,4 +124,4 @@ CONFORMANCE_TEST(mismatch, SrqAndQp, "mismatch.pd.srq", "mismatch.pd.srq-third")
 }  // namespace srqs
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mismatch_pd_chapter

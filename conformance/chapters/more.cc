@@ -12,7 +12,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::more_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -383,4 +383,4 @@ CONFORMANCE_TEST(more, ParentGoesOnAfterAFork, "ibv_fork_init.parent-goes-on") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::more_chapter

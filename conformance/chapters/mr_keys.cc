@@ -3,7 +3,7 @@
 // Memory regions: what their keys allow, seen from two connected ends.
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::mr_keys_chapter {
 namespace {
 
 // The test owns the near end's objects: its regions are examined, by its own requests and by those of the far
@@ -294,4 +294,4 @@ CONFORMANCE_TEST(mr, NullRegionHasNoRkey, "ibv_alloc_null_mr.no-remote") {
 }  // namespace null_region
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mr_keys_chapter

@@ -12,7 +12,7 @@
 #include "support/pair.h"
 #include "support/pattern.h"
 
-namespace conformance {
+namespace conformance::mr_kinds_chapter {
 namespace {
 
 using Fixture = PairTest;
@@ -137,4 +137,4 @@ CONFORMANCE_TEST_AS(Traits().limit(30), atomic, BesideTheCpus, "atomic.global") 
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mr_kinds_chapter

@@ -18,7 +18,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::mr_register_chapter {
 namespace {
 
 class Fixture : public DeviceTest {
@@ -356,4 +356,4 @@ CONFORMANCE_TEST(mr, PrefetchForWritingNeedsTheRight, "ibv_advise_mr.write-needs
 }  // namespace advice
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mr_register_chapter

@@ -3,7 +3,7 @@
 // Memory windows, of both types.
 #include "chapters/mw_fixture.h"
 
-namespace conformance {
+namespace conformance::mw_chapter {
 namespace {
 
 using Fixture = WindowTest;
@@ -224,4 +224,4 @@ CONFORMANCE_TEST(mw, IncrementKeepsTheIndex, "ibv_inc_rkey.tag", "ibv_inc_rkey.w
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mw_chapter

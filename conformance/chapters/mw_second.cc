@@ -5,7 +5,7 @@
 
 #include "chapters/mw_fixture.h"
 
-namespace conformance {
+namespace conformance::mw_second_chapter {
 namespace {
 
 class Fixture : public WindowTest {
@@ -143,4 +143,4 @@ CONFORMANCE_TEST(mw, RegionStays, "ibv_post_send.inv.region") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::mw_second_chapter

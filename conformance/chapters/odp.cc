@@ -14,7 +14,7 @@
 #include "support/pair.h"
 #include "support/pattern.h"
 
-namespace conformance {
+namespace conformance::odp_chapter {
 namespace {
 
 constexpr size_t size = 64 * 1024;
@@ -266,4 +266,4 @@ CONFORMANCE_TEST(odp, ReceiveIntoWhatIsGone, "odp.gone.receive") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::odp_chapter

@@ -12,7 +12,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::offload_chapter {
 namespace {
 
 template <typename Object, int (*destroy)(Object*)>
@@ -405,4 +405,4 @@ CONFORMANCE_TEST(offload, DeviceMemoryIsImported, "ibv_import_dm.memory", "ibv_u
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::offload_chapter

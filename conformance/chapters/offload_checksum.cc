@@ -10,7 +10,7 @@
 #include "chapters/frames_fixture.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::offload_checksum_chapter {
 namespace {
 
 constexpr size_t ip_at = 14, ip_size = 20, transport_at = ip_at + ip_size, payload_size = 31;
@@ -181,4 +181,4 @@ CONFORMANCE_TEST(offload, MessagesHaveNoChecksums, "ibv_post_send.ip-csum.messag
 }  // namespace messages
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::offload_checksum_chapter

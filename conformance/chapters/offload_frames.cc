@@ -5,7 +5,7 @@
 // tell.
 #include "chapters/frames_fixture.h"
 
-namespace conformance {
+namespace conformance::offload_frames_chapter {
 namespace {
 
 using Fixture = FramesTest;
@@ -96,4 +96,4 @@ CONFORMANCE_TEST(offload, CountersCountWhatMatches, "ibv_read_counters.counts",
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::offload_frames_chapter

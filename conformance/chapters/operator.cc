@@ -11,7 +11,7 @@
 #include "support/operator_event.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::operator_chapter {
 namespace {
 
 // A human being may do it: what is waited for comes late.
@@ -185,4 +185,4 @@ CONFORMANCE_TEST_AS(by_operator, cm_connect, DeviceIsRemoved, "rdma_get_cm_event
 }  // namespace ids
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::operator_chapter

@@ -5,7 +5,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::order_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -261,4 +261,4 @@ CONFORMANCE_TEST(order, NothingBehindAnError, "order.stops-at-error") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::order_chapter

@@ -10,7 +10,7 @@
 #include "support/fixture.h"
 #include "support/objects.h"
 
-namespace conformance {
+namespace conformance::pd_chapter {
 namespace {
 
 using Fixture = DeviceTest;
@@ -256,4 +256,4 @@ CONFORMANCE_TEST(pd, AllocatorMayLeaveItToTheLibrary, "ibv_alloc_parent_domain.a
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::pd_chapter

@@ -12,7 +12,7 @@
 #include "chapters/post_fixture.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::post_lists_chapter {
 namespace {
 
 // Longer than any queue whose entries are counted in units of memory.
@@ -272,4 +272,4 @@ CONFORMANCE_TEST(post, FirstReceiveOfAListIsBadInReset, "ibv_post_recv.bad-wr.st
 }  // namespace states
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::post_lists_chapter

@@ -6,7 +6,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::post_opcodes_chapter {
 namespace {
 
 struct Row {
@@ -98,4 +98,4 @@ class OpcodeTest final : public PairTest {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::post_opcodes_chapter

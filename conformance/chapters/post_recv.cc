@@ -6,7 +6,7 @@
 #include "chapters/post_fixture.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::post_recv_chapter {
 namespace {
 
 // The near end receives.
@@ -158,4 +158,4 @@ CONFORMANCE_TEST(post, ReceiveInError, "ibv_post_recv.state-err") {
 }  // namespace states
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::post_recv_chapter

@@ -7,7 +7,7 @@
 #include "chapters/post_fixture.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::post_send_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -256,4 +256,4 @@ CONFORMANCE_TEST(post, SendInError, "ibv_post_send.state-err") {
 }  // namespace states
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::post_send_chapter

@@ -8,7 +8,7 @@
 #include "suite/family.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::post_table_chapter {
 namespace {
 
 constexpr unsigned rc = 1, uc = 2, ud = 4, xrc = 8, connected = rc | uc | xrc, reliable = rc | xrc;
@@ -409,4 +409,4 @@ void add(const Type& type, const std::string& what, const What& argument) {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::post_table_chapter

@@ -7,7 +7,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::qp_create_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -312,4 +312,4 @@ CONFORMANCE_TEST(qp, InlineHoldsWhatCapSays, "ibv_create_qp.inline-holds") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::qp_create_chapter

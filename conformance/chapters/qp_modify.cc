@@ -7,7 +7,7 @@
 #include "support/hop_limit.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::qp_modify_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -449,4 +449,4 @@ CONFORMANCE_TEST(qp, CapacityStaysAsItIs, "ibv_modify_qp.resize") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::qp_modify_chapter

@@ -15,7 +15,7 @@
 #include "support/objects.h"
 #include "support/transitions.h"
 
-namespace conformance {
+namespace conformance::qp_table_chapter {
 namespace {
 
 constexpr ibv_qp_state reachable[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
@@ -348,4 +348,4 @@ void generate_sqe(ibv_qp_type type) {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::qp_table_chapter

@@ -10,7 +10,7 @@
 #include "random/text.h"
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::random_chapter {
 namespace {
 
 constexpr int lanes = 8;
@@ -71,4 +71,4 @@ const bool registered = [] {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::random_chapter

@@ -6,7 +6,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::retry_chapter {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -286,4 +286,4 @@ CONFORMANCE_TEST(retry, UnreliableMessagesAreDropped, "retry.unreliable.uc", "re
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::retry_chapter

@@ -13,7 +13,7 @@
 
 #include "support/cm.h"
 
-namespace conformance {
+namespace conformance::rsocket_chapter {
 namespace {
 
 struct Socket {
@@ -215,4 +215,4 @@ CONFORMANCE_TEST(cm_verbs, SocketsWriteIntoMappedBuffers, "riowrite.before", "ri
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::rsocket_chapter

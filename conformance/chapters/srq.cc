@@ -11,7 +11,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::srq_chapter {
 namespace {
 
 // The kernel's core demands no such verb of a device (Linux drivers/infiniband/core/device.c,
@@ -402,4 +402,4 @@ CONFORMANCE_TEST(srq, LimitRaisesOneEvent, "ibv_modify_srq.limit", "ibv_modify_s
 }  // namespace sharing
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::srq_chapter

@@ -8,7 +8,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::transfer_chapter {
 namespace {
 
 struct Row {
@@ -234,4 +234,4 @@ void add(const Type& type, const std::string& what) {
 }();
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::transfer_chapter

@@ -8,7 +8,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::transfer_more_chapter {
 namespace {
 
 PairSpec of(ibv_qp_type type, uint32_t inline_data = 0) {
@@ -393,4 +393,4 @@ CONFORMANCE_TEST(transfer, CompletionsTellTheOperation, "ibv_poll_cq.opcode.send
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::transfer_more_chapter

@@ -6,7 +6,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::transfer_psn_chapter {
 namespace {
 
 struct Type {
@@ -146,4 +146,4 @@ CONFORMANCE_TEST(transfer, NumbersThatDoNotMeet, "transfer.psn.mismatch") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::transfer_psn_chapter

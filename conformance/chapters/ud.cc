@@ -7,7 +7,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::ud_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -211,4 +211,4 @@ CONFORMANCE_TEST(ud, ShortReceive, "ud.short-receive") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::ud_chapter

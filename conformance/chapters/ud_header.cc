@@ -13,7 +13,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::ud_header_chapter {
 namespace {
 
 constexpr uint8_t traffic_class = 0x24;
@@ -243,4 +243,4 @@ CONFORMANCE_TEST(ud, ShortReceiveOfAnSrq, "ud.srq.short-receive") {
 }  // namespace datagrams
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::ud_header_chapter

@@ -6,7 +6,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::unclaimed_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -143,4 +143,4 @@ CONFORMANCE_TEST(more, CountersAreAnswered, "ibv_create_counters.answer") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::unclaimed_chapter

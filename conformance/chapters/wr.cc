@@ -9,7 +9,7 @@
 #include "chapters/wr_fixture.h"
 #include "support/waiting_call.h"
 
-namespace conformance {
+namespace conformance::wr_chapter {
 namespace {
 
 using Fixture = ExtendedQpTest;
@@ -321,4 +321,4 @@ CONFORMANCE_TEST(wr, SectionIsExclusive, "ibv_wr_post.exclusive") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::wr_chapter

@@ -3,7 +3,7 @@
 // The ibv_wr_* interface: memory windows, solicited events.
 #include "chapters/wr_fixture.h"
 
-namespace conformance {
+namespace conformance::wr_more_chapter {
 namespace {
 
 class Fixture : public ExtendedQpTest {
@@ -107,4 +107,4 @@ CONFORMANCE_TEST(wr, SolicitedRaisesAnEvent, "ibv_wr_post.solicited") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::wr_more_chapter

@@ -12,7 +12,7 @@
 
 #include "support/pair.h"
 
-namespace conformance {
+namespace conformance::xrc_chapter {
 namespace {
 
 class Fixture : public PairTest {
@@ -278,4 +278,4 @@ CONFORMANCE_TEST(xrc, ExtendedSenderNamesTheSrq, "ibv_wr_post.xrc-srqn") {
 }
 
 }  // namespace
-}  // namespace conformance
+}  // namespace conformance::xrc_chapter

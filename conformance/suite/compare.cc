@@ -13,8 +13,8 @@
 namespace conformance {
 namespace {
 
-constexpr std::array all_verdicts = {Verdict::conforms, Verdict::deviates, Verdict::not_claimed,
-                                     Verdict::not_tested};
+constexpr std::array verdicts_of_text = {Verdict::conforms, Verdict::deviates, Verdict::not_claimed,
+                                         Verdict::not_tested};
 
 bool contains(const std::vector<std::string>& list, std::string_view word) {
   return std::any_of(list.begin(), list.end(), [&](const std::string& one) {
@@ -163,7 +163,7 @@ std::string to_text(const Comparison& comparison) {
     for (size_t i = 0; i < comparison.names.size(); ++i) is_known |= !value(i).empty();
     if (is_known) line(fact, value);
   }
-  for (const Verdict verdict : all_verdicts)
+  for (const Verdict verdict : verdicts_of_text)
     line(std::string(name_of(verdict)), [&](size_t i) {
       const auto& clauses = comparison.documents[i].clauses;
       return std::count_if(clauses.begin(), clauses.end(),

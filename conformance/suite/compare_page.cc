@@ -11,8 +11,8 @@
 namespace conformance {
 namespace {
 
-constexpr Verdict all_verdicts[] = {Verdict::deviates, Verdict::conforms, Verdict::not_claimed,
-                                    Verdict::not_tested};
+constexpr Verdict verdicts_of_page[] = {Verdict::deviates, Verdict::conforms, Verdict::not_claimed,
+                                        Verdict::not_tested};
 
 void head(std::ostream& out, const Comparison& comparison) {
   out << "<thead><tr><th scope=\"col\">clause</th>";
@@ -86,7 +86,7 @@ std::string to_html(const Comparison& comparison) {
   const std::string width = "style=\"min-width:" + std::to_string(9 * (devices + 1)) + "rem\"";
   out << "<h2>Devices</h2><div class=\"scroll\"><table class=\"rows\" " << (devices > 3 ? width : "") << ">";
   head(out, comparison);
-  for (const Verdict verdict : all_verdicts)
+  for (const Verdict verdict : verdicts_of_page)
     fact_row(out, comparison, std::string(name_of(verdict)), [&](size_t i) {
       const auto& clauses = comparison.documents[i].clauses;
       return std::count_if(clauses.begin(), clauses.end(),

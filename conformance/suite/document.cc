@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "suite/facts_json.h"
 #include "suite/layer.h"
 
 namespace conformance {
@@ -15,9 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* schema = "verbs-conformance/2";
+constexpr const char* document_schema = "verbs-conformance/2";
 // Version 1 has no provenance, no layers and no rounds; verdicts are what shrink leaves.
-constexpr const char* readable[] = {schema, "verbs-conformance/1", "verbs-conformance-verdicts/1"};
+constexpr const char* readable[] = {document_schema, "verbs-conformance/1", "verbs-conformance-verdicts/1"};
 
 struct Count {
   const char* key;
@@ -33,12 +34,6 @@ constexpr Count counts[] = {{"clauses", &Summary::clauses},
                             {"expected_deviations", &Summary::expected},
                             {"unexpected_deviations", &Summary::unexpected},
                             {"tests", &Summary::tests}};
-
-Json object_of(const Facts& facts) {
-  Json out = Json::object();
-  for (const auto& [name, value] : facts) out[name] = value;
-  return out;
-}
 
 Json clause_of(const Document::Clause& clause, bool has_rounds) {
   Json out = {{"id", clause.id},
@@ -66,14 +61,6 @@ Json test_of(const Document::Test& test, bool has_rounds) {
               {"detail", test.detail}};
   if (test.verdict == Verdict::deviates) out["deviating"] = test.deviating, out["calls"] = test.calls;
   if (has_rounds) out["runs"] = test.runs, out["failures"] = test.failures;
-  return out;
-}
-
-Facts facts_in(const Json& report, const char* key) {
-  Facts out;
-  const Json object = report.value(key, Json::object());
-  for (const auto& [name, value] : object.items())
-    out.emplace_back(name, value.get<std::string>());
   return out;
 }
 
@@ -138,10 +125,10 @@ Document parse(const Json& json) {
   if (std::find(std::begin(readable), std::end(readable), out.schema) == std::end(readable))
     throw std::runtime_error(out.schema.empty()
                                  ? "it names no schema"
-                                 : "its schema is " + out.schema + ", and this version reads " + schema +
-                                       " and older ones");
-  out.provenance = facts_in(json, "provenance");
-  out.device = facts_in(json, "device");
+                                 : "its schema is " + out.schema + ", and this version reads " +
+                                       document_schema + " and older ones");
+  out.provenance = facts_in(json.value("provenance", Json::object()));
+  out.device = facts_in(json.value("device", Json::object()));
   for (const Json& clause : json.at("clauses")) out.clauses.push_back(read_clause(clause));
   for (const Json& test : json.value("tests", Json::array())) out.tests.push_back(read_test(test));
   for (const Json& chapter : json.value("chapters", Json::array()))
@@ -218,7 +205,7 @@ Document::Test test_of(const TestReport& report) {
 
 Document document_of(const Report& report) {
   Document out;
-  out.schema = schema;
+  out.schema = document_schema;
   out.provenance = report.provenance;
   out.device = report.device;
   for (const ClauseReport& clause : report.clauses) out.clauses.push_back(clause_of(clause, report));
@@ -253,7 +240,7 @@ std::string to_json(const Document& document) {
                                       [](const auto& test) { return test.runs > 1; });
   Json summary = Json::object();
   for (const Count& count : counts) summary[count.key] = document.summary.*count.field;
-  Json out = {{"schema", schema},
+  Json out = {{"schema", document_schema},
               {"provenance", object_of(document.provenance)},
               {"device", object_of(document.device)},
               {"summary", summary},

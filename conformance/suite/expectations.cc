@@ -9,7 +9,7 @@
 namespace conformance {
 namespace {
 
-Expectation read(const toml::table& table, const std::string& path) {
+Expectation expectation_in(const toml::table& table, const std::string& path) {
   const std::string id = table["clause"].value_or<std::string>("");
   const auto clause = ClauseId::find(id);
   if (!clause) throw std::runtime_error(path + ": no clause '" + id + "'");
@@ -33,7 +33,7 @@ std::vector<Expectation> read_expectations(const std::string& path) {
     const toml::table root = toml::parse_file(path);
     if (const toml::array* list = root["deviation"].as_array())
       for (const toml::node& node : *list)
-        if (const toml::table* table = node.as_table()) out.push_back(read(*table, path));
+        if (const toml::table* table = node.as_table()) out.push_back(expectation_in(*table, path));
   } catch (const toml::parse_error& error) {
     throw std::runtime_error(path + ": line " + std::to_string(error.source().begin.line) + ": " +
                              std::string(error.description()));

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "suite/facts_json.h"
 #include "suite/provenance.h"
 
 namespace conformance {
@@ -20,20 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* schema = "verbs-conformance-journal/1";
+constexpr const char* journal_schema = "verbs-conformance-journal/1";
 constexpr auto sync_interval = std::chrono::seconds(1);  // a crash of the kernel loses at most so much
-
-Json object_of(const Facts& facts) {
-  Json out = Json::object();
-  for (const auto& [name, value] : facts) out[name] = value;
-  return out;
-}
-
-Facts facts_in(const Json& object) {
-  Facts out;
-  for (const auto& [name, value] : object.items()) out.emplace_back(name, value.get<std::string>());
-  return out;
-}
 
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
@@ -64,7 +53,7 @@ const TestInfo* find_test(const std::string& name) {
 }
 
 RunHeader header_in(const Json& json, const std::string& path) {
-  if (json.value("schema", "") != schema)
+  if (json.value("schema", "") != journal_schema)
     throw std::runtime_error(path + " is a journal of another version of verbs-conformance: " +
                              json.value("schema", "it names no schema"));
   RunHeader out{facts_in(json.at("provenance")), facts_in(json.at("device")),
@@ -86,7 +75,7 @@ Journal::Journal(const std::string& directory, const RunHeader& header,
   if (error) throw std::runtime_error("cannot make " + directory + ": " + error.message());
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw std::runtime_error("cannot write " + path_ + ": " + strerror(errno));
-  Json begin = {{"schema", schema},
+  Json begin = {{"schema", journal_schema},
                 {"provenance", object_of(header.provenance)},
                 {"device", object_of(header.device)},
                 {"command", header.command},

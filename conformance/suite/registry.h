@@ -58,7 +58,7 @@ struct TestInfo {
   std::string full_name() const { return chapter + "." + name; }
 };
 
-const std::vector<TestInfo>& tests();  // sorted by chapter, then in the order they were registered
+const std::vector<TestInfo>& tests();  // sorted by chapter and file, then in the order they were registered
 
 struct Registration {
   Registration(const char* chapter, const char* name, std::initializer_list<ClauseId> clauses, Traits traits,

@@ -60,7 +60,7 @@ function(verbena_discover_tests target prefix)
   list(JOIN properties " " properties)
   add_custom_command(TARGET ${target} POST_BUILD BYPRODUCTS ${tests} VERBATIM
                      COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${target}> -D PREFIX=${prefix} -D OUT=${tests}
-                             -D "EMULATOR=$<TARGET_PROPERTY:${target},CROSSCOMPILING_EMULATOR>"
+                             -D "EMULATOR=$<TARGET_GENEX_EVAL:${target},$<TARGET_PROPERTY:${target},CROSSCOMPILING_EMULATOR>>"
                              -D "PROPERTIES=TIMEOUT ${seconds} ${properties}" -P ${verbena_suite_script})
   file(WRITE ${include} "if(EXISTS [=[${tests}]=])\n  include([=[${tests}]=])\nendif()\n")  # a preset may not build it
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include})

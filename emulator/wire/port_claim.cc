@@ -176,7 +176,6 @@ class Intent {
 
   // True: all others see this process ask, or listen, before they go on.
   bool is_answered(const View& view, uint64_t node) {
-    if (view.is_own) return true;
     if (!before_) before_ = view.asking;
     std::erase_if(*before_, [&](const Asking& other) { return !view.asking.contains(other); });
     if (before_->empty()) return true;
@@ -201,17 +200,24 @@ class Intent {
 int PortClaim::take(const NetAddress& address, uint16_t port, const Claimant& claimant,
                     std::string* problem) {
   const std::string where = place(address, port);
+  const auto listen_there = [&] {
+    const int error = take_name(claim_name(where, claimant, "listens"), &name_);
+    return error == 0 ? 0 : fail_errno(error, problem, where);
+  };
   const int64_t deadline = now_ns() + kPatience;
   Intent intent;
+  // Another process of the node listens. It may end at any time, so those of other nodes that asked before
+  // are waited for as ever: they see it, and are refused, or they do not go on.
+  bool is_own = false;
   for (; now_ns() < deadline; nanosleep(&kPause, nullptr)) {
     if (const int error = intent.ask(claim_name(where, claimant, "asks")); error != 0)
       return fail_errno(error, problem, where);
     const View view = look(where, claimant.node);
     if (view.is_taken) return refuse(address, port, view.holder, problem);
-    if (!view.is_settled || !intent.is_answered(view, claimant.node)) continue;
-    const int error = take_name(claim_name(where, claimant, "listens"), &name_);
-    return error == 0 ? 0 : fail_errno(error, problem, where);
+    is_own = view.is_own;
+    if (view.is_settled && intent.is_answered(view, claimant.node)) return listen_there();
   }
+  if (is_own) return listen_there();
   return fail_errno(ETIMEDOUT, problem, "another node asks for " + where);
 }
 

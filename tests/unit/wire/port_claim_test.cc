@@ -33,6 +33,18 @@ class PortClaimTest : public ::testing::Test {
     static const uint16_t number = static_cast<uint16_t>(1024 + getpid() % 60000);
     return number;
   }
+  // The name of a process of another node that asks.
+  static int somebody_asks() {
+    const std::string name = "verbena/" + std::to_string(port()) + "/192.0.2.77/0000000000000001/1.1/asks";
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    name.copy(where.sun_path + 1, sizeof where.sun_path - 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    Descriptor asking{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    EXPECT_EQ(bind(asking.fd, reinterpret_cast<const sockaddr*>(&where), size), 0);
+    EXPECT_EQ(listen(asking.fd, SOMAXCONN), 0);
+    return asking.release();
+  }
   // A process that claims the port and keeps it until told otherwise; 'y' or 'n'.
   static std::unique_ptr<Child> claimant(uint64_t node, uint32_t slot) {
     const uint16_t number = port();
@@ -131,16 +143,16 @@ TEST_F(PortClaimTest, OfTheLookersNodeIsItsOwnThoughTheNodeIsNewerThanTheLook) {
 
 // A process that asks and never goes on delays others for two seconds, and no longer.
 TEST_F(PortClaimTest, GivesUpOnANodeThatOnlyAsks) {
-  const std::string name = "verbena/" + std::to_string(port()) + "/192.0.2.77/0000000000000001/1.1/asks";
-  sockaddr_un where{};
-  where.sun_family = AF_UNIX;
-  name.copy(where.sun_path + 1, sizeof where.sun_path - 1);
-  const Descriptor asking{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  ASSERT_EQ(bind(asking.fd, reinterpret_cast<const sockaddr*>(&where), size), 0);
-  ASSERT_EQ(listen(asking.fd, 1), 0);
+  const Descriptor asking{somebody_asks()};
   PortClaim claim;
   EXPECT_EQ(take(claim, 7, 1), ETIMEDOUT);
+}
+
+TEST_F(PortClaimTest, IsSharedThoughAnotherNodeOnlyAsks) {
+  PortClaim first, second;
+  ASSERT_EQ(take(first, 7, 1), 0);
+  const Descriptor asking{somebody_asks()};
+  EXPECT_EQ(take(second, 7, 2), 0);
 }
 
 // A name does not say whose process took it. Another user's process cannot share a port with this user's.

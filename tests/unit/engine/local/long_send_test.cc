@@ -29,9 +29,9 @@ namespace {
 enum class Memory { kMapped, kPrivate };  // can the sender map the receive buffers?
 
 constexpr uint32_t kQps = 2;
-constexpr uint32_t kSlots = 16;         // receive requests
+constexpr uint32_t kReceiveSlots = 16;  // receive requests
 constexpr uint32_t kRoom = kSmallRdma;  // bytes for each
-constexpr size_t kBytes = size_t{kSlots} * kRoom;
+constexpr size_t kBytes = size_t{kReceiveSlots} * kRoom;
 
 // What the two tell each other.
 struct Numbers {
@@ -159,7 +159,7 @@ class Receiver {
   Owned<Pd> pd = make_pd(context.get());
   int channel = make_channel();
   Owned<Cq> cq = make_cq(context.get(), 256, channel, 9);
-  Owned<Srq> srq = make_srq(pd.get(), kSlots, 1);
+  Owned<Srq> srq = make_srq(pd.get(), kReceiveSlots, 1);
   uint8_t* bytes = nullptr;
   Owned<Mr> region;
   std::array<Owned<Qp>, kQps> qps;
@@ -247,11 +247,11 @@ TEST_P(LongSend, EveryLengthTakesTheFastPath) {
           child.command('g');
           const ibv_wc wc = completion(side.cq.get());
           ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
-          ASSERT_EQ(wc.wr_id, i % kSlots);
+          ASSERT_EQ(wc.wr_id, i % kReceiveSlots);
           ASSERT_EQ(wc.byte_len, length_of(kind, i));
           ASSERT_EQ(wc.qp_num, numbers_.receiver[i % kQps]);
           ASSERT_TRUE(side.holds(wc.wr_id, i, wc.byte_len)) << i;
-          ASSERT_EQ(side.fill((i + 1) % kSlots), 0);
+          ASSERT_EQ(side.fill((i + 1) % kReceiveSlots), 0);
         }
         expect_route(side);
       });
@@ -263,17 +263,17 @@ TEST_P(LongSend, TheOrderIsThatOfTheMessages) {
   play(
       [kind](Sender& sender, const Child& parent) {
         parent.hear();
-        for (uint32_t i = 0; i < kSlots; ++i)
+        for (uint32_t i = 0; i < kReceiveSlots; ++i)
           if (sender.send_message(i, i % 3 == 2 ? 64 : length_of(kind, 1 + i % 6), i / 3 % kQps) !=
               IBV_WC_SUCCESS)
             return 1;
         return 0;
       },
       [&](Receiver& side, const Child& child) {
-        for (uint32_t i = 1; i < kSlots; ++i) ASSERT_EQ(side.fill(i), 0);
+        for (uint32_t i = 1; i < kReceiveSlots; ++i) ASSERT_EQ(side.fill(i), 0);
         child.command('g');
         ASSERT_EQ(child.answer(), 'e');
-        const std::vector<ibv_wc> all = completions(side.cq.get(), kSlots);
+        const std::vector<ibv_wc> all = completions(side.cq.get(), kReceiveSlots);
         for (uint32_t i = 0; i < all.size(); ++i) {
           EXPECT_EQ(all[i].wr_id, i);
           EXPECT_EQ(all[i].qp_num, numbers_.receiver[i / 3 % kQps]);
@@ -496,7 +496,7 @@ TEST_P(LongSend, ASenderThatDiesLeavesWholeMessages) {
         if (sender.send_message(i % 200, length_of(kind, i % 200) % 20'000 + 257) != IBV_WC_SUCCESS) return 2;
     });
     begin(child, [&](Receiver& side) {
-      for (uint32_t i = 1; i < kSlots; ++i) ASSERT_EQ(side.fill(i), 0);
+      for (uint32_t i = 1; i < kReceiveSlots; ++i) ASSERT_EQ(side.fill(i), 0);
       child.command('g');
       uint32_t message = 0;
       const auto take = [&](const ibv_wc& wc) {
@@ -516,7 +516,7 @@ TEST_P(LongSend, ASenderThatDiesLeavesWholeMessages) {
         take(wc);
         ASSERT_FALSE(HasFailure());
       }
-      while (side.posted() < kSlots) ASSERT_EQ(side.fill(0), 0);
+      while (side.posted() < kReceiveSlots) ASSERT_EQ(side.fill(0), 0);
     });
     ASSERT_FALSE(HasFailure());
   }

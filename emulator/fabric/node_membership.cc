@@ -273,7 +273,13 @@ void NodeMembership::serve() {
     for (uint32_t i = 0; i < kMaxWatched; ++i)
       watched[kOwn + i] = {watched_[i].load(std::memory_order_acquire), POLLIN, 0};
     const int ready = ppoll(watched, kOwn + kMaxWatched, &timeout, nullptr);
-    if (ready < 0 && errno != EINTR) break;
+    if (ready < 0 && errno != EINTR) {
+      // EINVAL: more descriptors than the program's RLIMIT_NOFILE allows (poll(2)). They are looked at after
+      // a pause.
+      constexpr timespec pause{0, kPause};
+      nanosleep(&pause, nullptr);
+      watched[0].revents = watched[1].revents = POLLIN;
+    }
     bool crowded = false;
     if (watched[1].revents & (POLLIN | POLLNVAL)) crowded = !services_.serve();
     watched[1].fd = services_.descriptor();

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -324,6 +325,37 @@ TEST_F(NodeMembershipTest, OfAStoppedProcessIsLeftAlone) {
   reclaim();
   EXPECT_TRUE(alive(other.slot));
   EXPECT_EQ(node_.slot_folders(), 1u);
+}
+
+// A sandbox may take away all descriptors that are to come. ppoll(2) fails then, if it is asked for more of
+// them.
+TEST_F(NodeMembershipTest, StaysWhenTheProgramMayHaveOneDescriptor) {
+  const Child child([&](const Child& self) {
+    std::atomic<int> calls{0};
+    const auto work = [](void* count) -> int64_t {
+      static_cast<std::atomic<int>*>(count)->fetch_add(1);
+      return -1;
+    };
+    NodeMembership membership;
+    if (membership.enter(node_.path(), work, &calls) != 0) return 1;
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit one{1, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &one) != 0) return 1;
+    const int before = calls.load();
+    self.tell(static_cast<char>(membership.slot() + 1));
+    self.tell(eventually([&] { return calls.load() > before + 3; }) ? 'y' : 'n');
+    self.hear();
+    setrlimit(RLIMIT_NOFILE, &limit);
+    membership.leave();
+    return 0;
+  });
+  const uint32_t slot = static_cast<uint32_t>(child.answer()) - 1;
+  ASSERT_LT(slot, kMaxSlots);
+  ASSERT_TRUE(
+      kick_slot(node_.directory(), node_.path(), slot, node_.directory().slot(slot).generation.load()));
+  EXPECT_EQ(child.answer(), 'y');
+  EXPECT_TRUE(alive(slot));
 }
 
 TEST_F(NodeMembershipTest, DoesItsWorkWhenKicked) {

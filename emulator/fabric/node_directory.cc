@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "adapter/lower_count.h"
 #include "fabric/descriptor.h"
 #include "fabric/node_file.h"
 #include "fabric/process_identity.h"
@@ -176,7 +177,7 @@ uint32_t NodeDirectory::claim_qpn(uint32_t slot_index, uint32_t qp_index) const 
             expected, QpnEntry{qpn, slot_index, qp_index}.pack(), std::memory_order_acq_rel))
       return qpn;
   }
-  slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
+  lower_count(slot(slot_index).numbers, 1);
   return 0;
 }
 
@@ -186,7 +187,7 @@ void NodeDirectory::release_qpn(uint32_t qpn, uint32_t slot_index) const {
   const QpnEntry found = QpnEntry::unpack(word);
   if (word != 0 && found.qpn == qpn && found.slot == slot_index &&
       entry.compare_exchange_strong(word, 0, std::memory_order_acq_rel))
-    slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
+    lower_count(slot(slot_index).numbers, 1);
 }
 
 bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t slot_index,
@@ -199,20 +200,22 @@ bool NodeDirectory::take_over_qpn(uint32_t qpn, const QpnEntry* from, uint32_t s
   if (entry.compare_exchange_strong(word, QpnEntry{qpn, slot_index, qp_index}.pack(),
                                     std::memory_order_acq_rel))
     return true;
-  slot(slot_index).numbers.fetch_sub(1, std::memory_order_release);
+  lower_count(slot(slot_index).numbers, 1);
   return false;
 }
 
 void NodeDirectory::release_all_qpns(uint32_t slot_index) const {
   std::atomic<uint32_t>& numbers = slot(slot_index).numbers;
-  if (numbers.load(std::memory_order_seq_cst) == 0) return;  // most processes destroy what they create
+  uint32_t seen = numbers.load(std::memory_order_seq_cst);
+  if (seen == 0) return;  // most processes destroy what they create
   std::atomic<uint64_t>* table = qpn_table();
   for (uint32_t i = 0; i < kQpnTableSize; ++i) {
     uint64_t word = table[i].load(std::memory_order_acquire);
     if (word != 0 && QpnEntry::unpack(word).slot == slot_index)
       table[i].compare_exchange_strong(word, 0, std::memory_order_acq_rel);
   }
-  numbers.store(0, std::memory_order_release);
+  // Another thread may be at it, if the process closed its last device beside it: the bound stays then.
+  numbers.compare_exchange_strong(seen, 0, std::memory_order_release, std::memory_order_relaxed);
 }
 
 std::atomic<uint32_t>& NodeDirectory::count(uint32_t device, Counted kind, uint32_t slot_index) const {

@@ -29,12 +29,13 @@ int open_xrc_domain(const NodeDirectory& directory, uint32_t slot, uint32_t gene
   if (lock.error() != 0) return lock.error();
   std::atomic<uint32_t>& ever_used = directory.header().xrc_domains_used;  // changed with the lock only
   const uint32_t used = std::min(ever_used.load(std::memory_order_relaxed), kMaxXrcDomainHandles);
-  uint32_t free = used;
+  uint32_t free = kMaxXrcDomainHandles;
   uint32_t found = 0;
-  for (uint32_t i = 0; i < used; ++i) {
+  // Those used so far, and beyond them until one is free: the next one, unless the word is damaged.
+  for (uint32_t i = 0; i < kMaxXrcDomainHandles && (i < used || free == kMaxXrcDomainHandles); ++i) {
     const XrcDomainHandle& handle = directory.xrc_domain_handle(i);
     if (!in_use(directory, handle)) {
-      if (free == used) free = i;
+      free = std::min(free, i);
     } else if (fd != -1 && handle.file_inode == file.st_ino && handle.file_device == file.st_dev &&
                handle.device == device) {
       found = handle.number;
@@ -43,7 +44,7 @@ int open_xrc_domain(const NodeDirectory& directory, uint32_t slot, uint32_t gene
   if (fd != -1 && found == 0 && (flags & O_CREAT) == 0) return EAGAIN;
   if (found != 0 && (flags & O_EXCL) != 0) return EINVAL;
   if (free == kMaxXrcDomainHandles) return ENOMEM;
-  if (free == used) ever_used.store(used + 1, std::memory_order_release);
+  if (free >= used) ever_used.store(free + 1, std::memory_order_release);
   while (found == 0) found = directory.header().next_xrcd.fetch_add(1, std::memory_order_relaxed) + 1;
   XrcDomainHandle& handle = directory.xrc_domain_handle(free);
   handle.holder.store(0, std::memory_order_relaxed);

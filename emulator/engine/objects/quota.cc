@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "adapter/clock.h"
+#include "adapter/lower_count.h"
 #include "engine/objects/context.h"
 #include "engine/objects/process.h"
 #include "faults/injection.h"
@@ -58,13 +59,13 @@ int Quota::take_unlocked(const NodeDirectory& directory, uint32_t slot, uint32_t
     if (there != 0 && (i == slot || directory.occupied(i))) sum += there;
   }
   if (sum <= limit) return 0;
-  own.fetch_sub(static_cast<uint32_t>(amount), std::memory_order_relaxed);
+  lower_count(own, static_cast<uint32_t>(amount));
   return ENOMEM;
 }
 
 void Quota::give(const NodeDirectory& directory, uint32_t slot, uint32_t device, Counted kind,
                  uint64_t amount) {
-  directory.count(device, kind, slot).fetch_sub(static_cast<uint32_t>(amount), std::memory_order_release);
+  lower_count(directory.count(device, kind, slot), static_cast<uint32_t>(amount));
 }
 
 int take_quota(Context& context, Counted kind, const char* verb, uint64_t amount) {

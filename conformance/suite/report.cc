@@ -19,7 +19,26 @@ bool concerns(const TestInfo& test, ClauseId id) {
   return std::find(test.clauses.begin(), test.clauses.end(), id) != test.clauses.end();
 }
 
-ClauseReport judge(ClauseId id, const std::vector<TestReport>& run) {
+// The tests that concern a clause: all of them, and those of the run.
+struct TestsOfClause {
+  std::vector<const TestInfo*> all;
+  std::vector<const TestReport*> run;
+};
+
+// By ClauseId::index(). A test may name a clause twice.
+std::vector<TestsOfClause> tests_by_clause(const std::vector<TestReport>& run) {
+  std::vector<TestsOfClause> out(clauses().size());
+  const auto add = [](auto& tests, const auto* test) {
+    if (tests.empty() || tests.back() != test) tests.push_back(test);
+  };
+  for (const TestInfo& test : tests())
+    for (const ClauseId id : test.clauses) add(out[id.index()].all, &test);
+  for (const TestReport& report : run)
+    for (const ClauseId id : report.test->clauses) add(out[id.index()].run, &report);
+  return out;
+}
+
+ClauseReport judge(ClauseId id, const TestsOfClause& tests) {
   ClauseReport out{id, Verdict::not_tested, {}, {}};
   const Clause& clause = id.clause();
   if (!clause.untestable.empty()) {
@@ -31,17 +50,16 @@ ClauseReport judge(ClauseId id, const std::vector<TestReport>& run) {
     return out;
   }
   std::vector<Verdict> verdicts;
-  for (const TestReport& test : run) {
-    if (!concerns(*test.test, id)) continue;
-    verdicts.push_back(verdict_of(test.result, id));
-    const std::string detail = detail_of(test.result, id);
-    if (!detail.empty()) out.detail += (out.detail.empty() ? "" : "\n") + test.test->name + ": " + detail;
+  for (const TestReport* test : tests.run) {
+    verdicts.push_back(verdict_of(test->result, id));
+    const std::string detail = detail_of(test->result, id);
+    if (!detail.empty()) out.detail += (out.detail.empty() ? "" : "\n") + test->test->name + ": " + detail;
   }
   size_t left_out = 0;
-  for (const TestInfo& test : tests()) {
-    if (!concerns(test, id)) continue;
-    out.tests.push_back(test.full_name());
-    left_out += std::none_of(run.begin(), run.end(), [&](const TestReport& r) { return r.test == &test; });
+  for (const TestInfo* test : tests.all) {
+    out.tests.push_back(test->full_name());
+    left_out += std::none_of(tests.run.begin(), tests.run.end(),
+                             [&](const TestReport* r) { return r->test == test; });
   }
   out.verdict = combine(verdicts);
   if (left_out > 0)
@@ -99,8 +117,9 @@ Report make_report(const std::vector<const TestInfo*>& selected, std::vector<Tes
     const Verdict verdict = verdict_of(results[i]);
     report.tests.push_back({selected[i], std::move(results[i]), verdict});
   }
+  const std::vector<TestsOfClause> by_clause = tests_by_clause(report.tests);
   for (const ClauseId id : in_reading_order()) {
-    ClauseReport clause = judge(id, report.tests);
+    ClauseReport clause = judge(id, by_clause[id.index()]);
     for (const Expectation& expectation : expectations) {
       if (expectation.clause != id) continue;
       if (clause.verdict == Verdict::deviates)
@@ -111,8 +130,8 @@ Report make_report(const std::vector<const TestInfo*>& selected, std::vector<Tes
     count(clause, report.summary);
     report.clauses.push_back(std::move(clause));
   }
-  report.summary.tests = static_cast<size_t>(
-      std::count_if(report.tests.begin(), report.tests.end(), [](auto& test) { return test.result.runs > 0; }));
+  report.summary.tests = static_cast<size_t>(std::count_if(report.tests.begin(), report.tests.end(),
+                                                           [](auto& test) { return test.result.runs > 0; }));
   return report;
 }
 

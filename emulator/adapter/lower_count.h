@@ -10,7 +10,7 @@
 
 namespace verbena {
 
-// Takes `amount` away, and not more than there is: a count below zero would be one of four thousand million.
+// Takes `amount` away, and not more than there is: below zero it would wrap to 4,294,967,295.
 inline void lower_count(std::atomic<uint32_t>& count, uint32_t amount) {
   for (uint32_t seen = count.load(std::memory_order_relaxed); !count.compare_exchange_weak(
            seen, seen - std::min(seen, amount), std::memory_order_release, std::memory_order_relaxed);) {

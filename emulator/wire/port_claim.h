@@ -35,7 +35,8 @@ class PortClaim {
  public:
   // Claims the address and port until the object goes. 0, or an errno and *problem in one line:
   // - EADDRINUSE: a process of another node of this user listens there, and *problem says which.
-  // - ETIMEDOUT: another node has asked for two seconds and does not go on.
+  // - ETIMEDOUT: another node has asked for two seconds and does not go on, and no process of this one
+  // listens.
   // - Other errno: an error of the kernel. Where /proc/net/unix cannot be read, every claim succeeds.
   int take(const NetAddress& address, uint16_t port, const Claimant& claimant, std::string* problem);
   int fd() const { return name_.fd; }

@@ -2,6 +2,8 @@
 //
 // Random programs: --random N of them, from --seed on. Several tests share them, so that they run side by
 // side.
+#include <malloc.h>
+
 #include <string>
 
 #include "random/generator.h"
@@ -28,6 +30,13 @@ ClauseId clause_about(random::Finding::About about) {
   }
 }
 
+// Each step of a program copies what the model knows of each byte, some MB, which by default go back to the kernel each
+// time: to have their pages again took most of the time of a program.
+void keep_freed_memory() {
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most: mallopt(3)
+}
+
 // Every eighth program, beginning with one of the first eight. Ends with the first that deviates.
 class ProgramsTest final : public PairTest {
  public:
@@ -40,6 +49,7 @@ class ProgramsTest final : public PairTest {
     if (lane_ >= count) return;  // fewer programs than tests: the verdict is that of the others
     if (context()->device->transport_type == IBV_TRANSPORT_IWARP)
       throw NotTested{"iWARP: a QP gets its connection from the connection manager"};
+    keep_freed_memory();
     random::Claims claims = random::claims_of(topology());
     claims.known = random::known_of(options().known_deviations);
     for (int i = lane_; i < count; i += lanes) {

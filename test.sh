@@ -67,4 +67,6 @@ for preset in $presets; do
   TMPDIR=$temporary $(launcher "$preset") ctest --preset "$preset" -j "$((jobs + 1))" --no-tests=error \
     --output-junit "$results" $(selection "$preset") || { scripts/failed-tests.py "$results" "build/$preset/stacks.txt"; exit 8; }
   kill $watcher || true  # it may have ended: it only helps to explain a failure
+  # Of a suite ctest tells only whether it failed (cmake/SuiteTests.cmake).
+  sed -n "s/^\[  SKIPPED \] \([^ ,]*\).* ms)$/== $preset: skipped \1/p" "build/$preset/Testing/Temporary/LastTest.log"
 done

@@ -3,10 +3,10 @@
 # verbena_discover_tests(TARGET PREFIX [SECONDS n] [LABEL label] [ENVIRONMENT variable=value]): ctest tests of a GoogleTest program,
 # by default of 60 s at most. If the target has a CROSSCOMPILING_EMULATOR, they run under that.
 #
-# Of a program with the address sanitizer the start takes longer than most tests, and so does that of `verbena run`. In a build
-# from nothing (VERBENA_PRECOMPILE) with that sanitizer there is a ctest test "PREFIX<suite>.*" for each suite instead of one for
-# each of its tests (gtest_discover_tests()). A suite fails if one of its tests fails; one that is skipped is not told apart
-# from those that pass.
+# The start of a program takes longer than most tests, above all with the address sanitizer, and so does that of `verbena run`.
+# In a build from nothing (VERBENA_PRECOMPILE) there is a ctest test "PREFIX<suite>.*" for each suite instead of one for each of
+# its tests (gtest_discover_tests()); not with the thread sanitizer, which runs single tests. A suite fails if one of its tests
+# fails. ctest does not tell a skipped one apart; test.sh lists these.
 if(CMAKE_SCRIPT_MODE_FILE)  # after each build: PROGRAM EMULATOR PREFIX PROPERTIES OUT
   execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "(^|\n)[^ \n]+[.]" suites "${listed}")
@@ -41,7 +41,7 @@ function(verbena_discover_tests target prefix)
   if(arg_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT ${arg_ENVIRONMENT})
   endif()
-  if(NOT VERBENA_PRECOMPILE OR NOT VERBENA_SANITIZE MATCHES "address")
+  if(NOT VERBENA_PRECOMPILE OR VERBENA_SANITIZE MATCHES "thread")
     # Of a program that needs the product the tests are listed when it is there. Others start after each build: sanitised ones on
     # a busy machine need more than the default 5 s.
     get_target_property(emulator ${target} CROSSCOMPILING_EMULATOR)

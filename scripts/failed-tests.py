@@ -16,10 +16,11 @@ LINE = 300
 TESTS = 10
 CHATTER = re.compile(r"\[(==========|----------|  PASSED  |  FAILED  |       OK )\]|Note: Google Test filter|^\s*$|"
                      r"^ *\d+ FAILED TESTS?$")
+PASSED = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ RUN ).*\n)*?\[       OK \] \1\b.*\n", re.MULTILINE)  # of a suite
 
 
 def shorten(output, characters):
-    lines = [line[:LINE] for line in output.splitlines() if not CHATTER.match(line)]
+    lines = [line[:LINE] for line in PASSED.sub("", output).splitlines() if not CHATTER.match(line)]
     if sum(len(line) + 1 for line in lines) <= characters:
         return lines
     first, last = [], []

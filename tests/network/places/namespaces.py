@@ -115,6 +115,10 @@ class NamespaceHost(Host):
             self.add_address(address, "eth1")
         return port
 
+    def network_table(self, name):
+        """/proc/net/NAME of this host (proc(5))."""
+        return open(f"/proc/{self._namespace.pid}/net/{name}").read()
+
     def give_address(self):
         self.add_address(self.address)
 

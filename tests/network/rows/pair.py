@@ -14,14 +14,20 @@ def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", har
 
     Returns (server, client), when both have ended.
     """
+    first, second = start_by_port(hosts, program, both, server, client, port_option)
+    finish(hosts, second, first)
+    for side in (second, first):
+        no_trouble(side, harmless)
+    return first, second
+
+
+def start_by_port(hosts, program, both=(), server=(), client=(), port_option="-p"):
+    """Returns (server, client), which run."""
     port = ports.reserve()
     first = hosts[SERVER].start(program, port_option, port, *both, *server, name=f"{program} (server)")
     hosts[SERVER].wait_listening(port, first)
     second = hosts[CLIENT].start(program, port_option, port, *both, *client, hosts[SERVER].plain_address,
                                  name=f"{program} (client)")
-    finish(hosts, second, first)
-    for side in (second, first):
-        no_trouble(side, harmless)
     return first, second
 
 

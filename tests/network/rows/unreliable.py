@@ -11,7 +11,7 @@ import time
 from cases.perftest import kind
 from harness.failure import Failure, expect
 from harness.pair import no_trouble
-from harness.perftest import COLUMNS, HARMLESS, check_table
+from harness.perftest import COLUMNS, HARMLESS
 from rows.pair import CLIENT, SERVER, finish, start_by_port
 from rows.perftest import TIMEOUT
 
@@ -65,12 +65,13 @@ def run_once(hosts, program, options, size, iterations):
     """How many datagrams the receiver's kernel has dropped. 0: all messages have come."""
     arrivals = Arrivals(hosts[SERVER])
     server, client = start_by_port(hosts, program, ("-F", "-n", iterations, *TIMEOUT, "-s", size, *options))
+    columns = COLUMNS[kind(program)]
     deadline = time.monotonic() + hosts[SERVER].settings.patience
     while client.poll() is None or server.poll() is None:
         if arrivals.dropped() != 0:
             break
         # perftest's client prints its figures when its sends have completed, and then waits for the server.
-        is_sent = has_result(client, size, iterations, COLUMNS[kind(program)])
+        is_sent = has_result(client, size, iterations, columns)
         expect(not (is_sent and server.poll() is None and arrivals.are_quiet()),
                "a message is missing, and the receiver's kernel has dropped none")
         expect(time.monotonic() < deadline, f"{client.name} still ran after {hosts[SERVER].settings.patience:.0f} s")
@@ -83,7 +84,8 @@ def run_once(hosts, program, options, size, iterations):
     finish(hosts, client, server)
     for side in (client, server):
         no_trouble(side, HARMLESS)
-    check_table(client, kind(program), (size,), iterations)
+    # Its figures do not matter. They are 0 if perftest could not measure the clock's frequency (harness/perftest.py).
+    expect(has_result(client, size, iterations, columns), f"{client.name} printed no result")
     return 0
 
 

@@ -163,13 +163,14 @@ size_t PacketSender::send(const wire::NetAddress& to, const udp::IpFields& field
   return done;
 }
 
-bool PacketSender::wait(int ms) const {
+bool PacketSender::wait(int64_t until) const {
   pollfd writable{sockets_[0].fd(), POLLOUT, 0};
-  const int64_t end = now_ns() + ms * int64_t{1'000'000};
-  for (int64_t left; (left = end - now_ns()) > 0;) {  // signals of the program end ppoll(2)
+  int64_t left;
+  do {  // signals of the program end ppoll(2)
+    left = std::max<int64_t>(until - now_ns(), 0);
     const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
     if (syscall(SYS_ppoll, &writable, 1, &timeout, nullptr, 0) > 0) return true;
-  }
+  } while (left > 0);
   return false;
 }
 

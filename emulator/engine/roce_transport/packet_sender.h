@@ -79,8 +79,9 @@ class PacketSender {
   // The same for several. Returns how many of them are sent or lost, from the first on.
   size_t send(const wire::NetAddress& to, const udp::IpFields& fields, const PacketTrain& train,
               uint32_t socket);
-  // Waits until the network takes packets of socket 0 again, for `ms` at most. False: it does not.
-  bool wait(int ms) const;
+  // Waits until the network takes packets of socket 0 again. False: at `until`, ns, it does not. It has been
+  // asked then, however late it is: this thread may not have been scheduled.
+  bool wait(int64_t until) const;
 
   // One of a few trains, which is empty, for the calling thread. nullptr: all are in use.
   PacketTrain* borrow();

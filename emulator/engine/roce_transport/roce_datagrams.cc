@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "engine/roce_transport/roce_datagrams.h"
-#include "adapter/clock.h"
 
 #include <arpa/inet.h>
 
@@ -16,10 +15,10 @@ namespace verbena {
 namespace {
 
 // An adapter sends as fast as its link. The socket's send buffer is full when a program posts faster than
-// that: it waits here, ms at most. Then a tenth of a second of a link of 10 Mb/s has not made room, and the
-// datagram is lost. So are those of the next time, ns, without a wait: the link is down, or addresses are
-// being resolved that nobody has.
-constexpr int kFullPatience = 100;
+// that: it waits here, ns at most, also if other threads have used the room that there was meanwhile. Then a
+// tenth of a second of a link of 10 Mb/s has not made room, and the datagram is lost. So are those of the
+// next time, ns, without a wait: the link is down, or addresses are being resolved that nobody has.
+constexpr int64_t kFullPatience = 100'000'000;
 constexpr int64_t kNoPatience = 1'000'000'000;
 
 // Of the header that the packet is to have, which is that of the address handle.
@@ -52,11 +51,11 @@ void RoceDatagrams::send(PacketSender& sender, const DatagramTo& to, const wire:
   const udp::IpFields fields = fields_of_header(bytes);
   const roce::Packet packet = packets::packet_of(datagram);
   if (sender.send(to.address, fields, packet)) return;
-  if (now_ns() >= impatient_until_.load(std::memory_order_relaxed)) {
-    if (!sender.wait(kFullPatience))
-      impatient_until_.store(now_ns() + kNoPatience, std::memory_order_relaxed);
-    else if (sender.send(to.address, fields, packet))
-      return;
+  if (const int64_t now = now_ns(); now >= impatient_until_.load(std::memory_order_relaxed)) {
+    for (const int64_t until = now + kFullPatience; sender.wait(until) && now_ns() < until;)
+      if (sender.send(to.address, fields, packet)) return;
+    if (sender.send(to.address, fields, packet)) return;
+    impatient_until_.store(now_ns() + kNoPatience, std::memory_order_relaxed);
   }
   process_.directory().count_drop(PacketDrop::kNotSent);
 }

@@ -21,12 +21,12 @@ def by_port(hosts, program, both=(), server=(), client=(), port_option="-p", har
     return first, second
 
 
-def start_by_port(hosts, program, both=(), server=(), client=(), port_option="-p"):
-    """Returns (server, client), which run."""
+def start_by_port(hosts, program, both=(), server=(), client=(), port_option="-p", client_behind=()):
+    """Returns (server, client), which run. `client_behind`: the command that starts the client."""
     port = ports.reserve()
     first = hosts[SERVER].start(program, port_option, port, *both, *server, name=f"{program} (server)")
     hosts[SERVER].wait_listening(port, first)
-    second = hosts[CLIENT].start(program, port_option, port, *both, *client, hosts[SERVER].plain_address,
+    second = hosts[CLIENT].start(*client_behind, program, port_option, port, *both, *client, hosts[SERVER].plain_address,
                                  name=f"{program} (client)")
     return first, second
 

@@ -47,6 +47,16 @@ def slow_cable(hosts):
         hosts[CLIENT].call("tc", "qdisc", "del", "dev", "eth0", "root")
 
 
+@rows.row("full_socket")
+def full_socket(hosts):
+    """The room that the socket has had is gone when it is to be used, several times (full_socket.c): the sender tries again.
+    Receive buffers hold as many packets."""
+    library = os.path.join(hosts[CLIENT].settings.build, "tests/network/libnetwork_full_socket.so")
+    preloaded = ("sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', library)
+    for transport, size, count in (("UC", 16384, 8), ("UD", 1024, 128)):
+        unreliable.measure(hosts, "ib_send_bw", ("-x", 1, "-c", transport, "-r", count), size, count, preloaded)
+
+
 rows.add("ibv_xsrq_pingpong", lambda hosts: pingpong.extended(hosts, ()))
 rows.add("ib_write_bw.all_sizes", lambda hosts: perftest.measure(hosts, "ib_write_bw", ("-x", 1, "-a"),
                                                                  perftest.ALL_SIZES, 20), quick=False)

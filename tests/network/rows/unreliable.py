@@ -61,10 +61,11 @@ def has_result(program, size, iterations, columns):
                for line in program.out.splitlines())
 
 
-def run_once(hosts, program, options, size, iterations):
+def run_once(hosts, program, options, size, iterations, client_behind):
     """How many datagrams the receiver's kernel has dropped. 0: all messages have come."""
     arrivals = Arrivals(hosts[SERVER])
-    server, client = start_by_port(hosts, program, ("-F", "-n", iterations, *TIMEOUT, "-s", size, *options))
+    server, client = start_by_port(hosts, program, ("-F", "-n", iterations, *TIMEOUT, "-s", size, *options),
+                                   client_behind=client_behind)
     columns = COLUMNS[kind(program)]
     deadline = time.monotonic() + hosts[SERVER].settings.patience
     while client.poll() is None or server.poll() is None:
@@ -89,11 +90,12 @@ def run_once(hosts, program, options, size, iterations):
     return 0
 
 
-def measure(hosts, program, options, size, iterations):
-    """As perftest.measure(), of one size. The receives must be posted before the first message comes: all of them, -r."""
+def measure(hosts, program, options, size, iterations, client_behind=()):
+    """As perftest.measure(), of one size. The receives must be posted before the first message comes: all of them, -r.
+    `client_behind`: as start_by_port()."""
     seen = []
     for _ in range(MOST_RUNS):
-        seen.append(run_once(hosts, program, options, size, iterations))
+        seen.append(run_once(hosts, program, options, size, iterations, client_behind))
         if seen[-1] == 0:
             return
         print(f"repeated: the receiver's kernel has dropped {seen[-1]} datagrams", flush=True)

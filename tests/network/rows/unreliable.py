@@ -59,8 +59,11 @@ class Arrivals:
 
 
 def requests_in(host, program):
-    """Messages that its queue pairs have taken; None: it has none any more."""
-    nodes = json.loads(host.tool("status", "--json"))["nodes"]
+    """Messages that its queue pairs have taken; None: it has none any more, and is about to exit."""
+    try:
+        nodes = json.loads(host.tool("status", "--json"))["nodes"]
+    except Failure:  # the node has gone with its last process
+        return None
     counts = [qp["requests_in"] for node in nodes for process in node["processes"] if process["pid"] == program.pid
               for qp in process["qps"]]
     return sum(counts) if counts else None

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "adapter/known_region.h"
 
+#include <algorithm>
+
 #include "adapter/segment.h"
 
 namespace verbena {
@@ -29,6 +31,16 @@ void KnownRegion::remember(const SegmentView& segment, uint32_t key, uint32_t pd
   epoch_ = before;
   key_ = key;
   length_ = length;
+}
+
+void KnownRegion::narrow_to(uint64_t address, uint64_t size) {
+  // Relative to `address`: what the peer says may reach round the end of the address space.
+  const uint64_t begin = iova_ + shift_ - address;
+  const uint64_t skipped = begin >= uint64_t{1} << 63 ? -begin : 0;  // bytes before `address`
+  const uint64_t first = begin + skipped;
+  if (first >= size || skipped >= length_) return forget();
+  length_ = std::min(length_ - skipped, size - first);
+  iova_ += skipped;
 }
 
 }  // namespace verbena

@@ -27,6 +27,9 @@ class KnownRegion {
   // Remembers the result of translate(), if covers() can answer for that kind of region.
   void remember(const SegmentView& segment, uint32_t key, uint32_t pd, MemoryUse use);
   void forget() { length_ = 0; }
+  // Keeps only what lies in [address, address + size). The words of a peer are believed no further than a
+  // mapping of its memory goes.
+  void narrow_to(uint64_t address, uint64_t size);
 
  private:
   uint32_t key_ = 0;

@@ -55,6 +55,8 @@ bool find_long_receive(Qp& qp, LongReceive* out) {
 // mapped them. nullptr: not so. Under the hazard guard.
 std::byte* find_buffer(Qp& qp, const ReceiveWqe& wqe, uint32_t length, uint32_t epoch) {
   PeerPath& path = qp.requester.path;
+  // In a sound queue there is room for one SGE at least.
+  if ((qp.fast.is_shared ? path.shared_receives.max_sge : path.receives.max_sge) == 0) return nullptr;
   // The WQE itself is then left to its owner.
   if (path.memory->view().header().has_mappable.load(std::memory_order_relaxed) == 0) return nullptr;
   const WqeSge sge = wqe.sge[0];
@@ -72,9 +74,7 @@ std::byte* find_buffer(Qp& qp, const ReceiveWqe& wqe, uint32_t length, uint32_t 
   // Before the mapping is looked up: the epoch that the cache has is then the older one.
   known.region.remember(view, sge.lkey, path.receive_pd, MemoryUse::local_scatter);
   const MappedBytes found = find_mapped(qp.requester, sge.lkey, place.address, length, true);
-  known.is_mapped = found.bytes != nullptr;
-  known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
-  if (found.is_pending) known.region.forget();
+  remember_mapped(known, found, place.address);
   return found.bytes;
 }
 

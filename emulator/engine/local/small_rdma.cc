@@ -78,9 +78,7 @@ bool find_remote_slowly(Qp& qp, const SmallRdma& what, uint32_t length, KnownRem
   known.region.remember(view, what.rkey, path.remote_pd, what.use);
   const MappedBytes found =
       find_mapped(qp.requester, what.rkey, place.address, length, what.use != MemoryUse::remote_read);
-  known.is_mapped = found.bytes != nullptr;
-  known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - place.address;
-  if (found.is_pending) known.region.forget();
+  remember_mapped(known, found, place.address);
   *out = {place.address, found.bytes, epoch};
   return true;
 }

@@ -9,11 +9,11 @@
 
 namespace verbena {
 
-// The region of the peer's that was named last.
+// The region of the peer's that was named last. If it is mapped, `region` goes no further than the mapping.
 struct KnownRemote {
   KnownRegion region;
   bool is_mapped = false;   // this process has mapped it, and may use the mapping (responder/mapped_bytes.h)
-  uint64_t to_mapping = 0;   // from the peer's address of a byte to ours
+  uint64_t to_mapping = 0;  // from the peer's address of a byte to ours
 };
 
 // What requests on the fast path compare, and what they cache.

@@ -38,7 +38,7 @@ MappedBytes find_mapped_in(Process& process, PeerAdapter& adapter, const SharedM
                     .writable = file.writable,
                     .takes_sigbus = may_copy_guarded()};
   if (choose_means(reach, writes) != TransferMeans::kCopy) return {};
-  return {file.bytes + (address - file.address), false};
+  return {file.bytes + (address - file.address), false, file.address, file.length};
 }
 
 }  // namespace verbena

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/objects/fast_path_state.h"
 #include "engine/objects/requester_context.h"
 
 namespace verbena {
@@ -13,7 +14,21 @@ namespace verbena {
 struct MappedBytes {
   std::byte* bytes = nullptr;  // nullptr: not mapped, or not for this use
   bool is_pending = false;     // they may be soon: to be looked up again with the next request
+  // The whole mapping, in the responder's address space. Known to this process, not read from the segment.
+  uint64_t mapping = 0;
+  uint64_t mapping_size = 0;
 };
+
+// Remembers for the requests that follow what find_mapped() has found at `address`, and that the region that
+// known.region has is mapped as far as the mapping goes.
+inline void remember_mapped(KnownRemote& known, const MappedBytes& found, uint64_t address) {
+  known.is_mapped = found.bytes != nullptr;
+  known.to_mapping = reinterpret_cast<uint64_t>(found.bytes) - address;
+  if (found.is_pending)
+    known.region.forget();
+  else if (known.is_mapped)
+    known.region.narrow_to(found.mapping, found.mapping_size);
+}
 
 // The epoch of the responder's regions. Loaded before find_mapped(), it tells afterwards whether what was
 // found still holds.

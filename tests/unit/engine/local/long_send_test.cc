@@ -7,8 +7,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "engine/local/small_rdma.h"
@@ -36,6 +38,9 @@ constexpr size_t kBytes = size_t{kReceiveSlots} * kRoom;
 // What the two tell each other.
 struct Numbers {
   std::atomic<uint32_t> sender[kQps], receiver[kQps];
+  std::atomic<uint32_t> rkey;
+  std::atomic<uint64_t> address;  // of the receive buffers
+  std::atomic<uint64_t> forged;   // where the sender's canary would be, were it behind the receive buffers
 };
 
 uint8_t byte_of(uint32_t message, uint32_t at) { return static_cast<uint8_t>(29 * message + at + (at >> 8)); }
@@ -127,6 +132,8 @@ class Receiver {
     Mr* mr = nullptr;
     EXPECT_EQ(reg_mr(pd.get(), bytes, kBytes, reinterpret_cast<uint64_t>(bytes), kAllAccess, &mr), 0);
     region.reset(mr);
+    numbers.rkey = mr_rkey(mr);
+    numbers.address = reinterpret_cast<uint64_t>(bytes);
     for (uint32_t i = 0; i < kQps; ++i) {
       qps[i] = make_qp(pd.get(), cq.get(), cq.get(), {.recv_wr = 0}, 0, srq.get());
       numbers.receiver[i] = qp_number(qps[i].get());
@@ -526,6 +533,133 @@ INSTANTIATE_TEST_SUITE_P(Buffers, LongSend, ::testing::Values(Memory::kMapped, M
                          [](const auto& kind) {
                            return kind.param == Memory::kMapped ? "Mapped" : "Bounced";
                          });
+
+// ---- a receiver that writes anything to its own segment ----
+
+// A page of the sender's, far from everything that the two have mapped.
+class Canary {
+ public:
+  Canary() {
+    constexpr uintptr_t kAt = 0x3000'0000'0000;
+    bytes_ = static_cast<uint8_t*>(mmap(reinterpret_cast<void*>(kAt), kSize, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+    if (bytes_ != MAP_FAILED) std::memset(bytes_, kByte, kSize);
+  }
+  Canary(const Canary&) = delete;
+  Canary& operator=(const Canary&) = delete;
+  ~Canary() { munmap(bytes_, kSize); }
+  // Its address as the peer sees it, if the mapping with that offset led here.
+  uint64_t seen_through(uint64_t to_mapping) const { return reinterpret_cast<uint64_t>(bytes_) - to_mapping; }
+  bool is_whole() const { return std::count(bytes_, bytes_ + kSize, kByte) == kSize; }
+
+ private:
+  static constexpr size_t kSize = 4096;
+  static constexpr uint8_t kByte = 0xca;
+  uint8_t* bytes_;
+};
+
+class LongSendToHostilePeer : public LongSend {
+ protected:
+  // The region of the receive buffers becomes all memory there is. Caches of its bounds are renewed.
+  static void forge_region(const Receiver& side) {
+    const SegmentView& view = side.context->process->view();
+    for (uint32_t key : {mr_lkey(side.region.get()), mr_rkey(side.region.get())}) {
+      SharedMr& mr = *view.shared_mr(MemoryKey::unpack(key).index);
+      mr.iova = mr.address = 0;
+      mr.length = INT64_MAX;
+      mr.check = check_of(mr);
+    }
+    view.header().mr_epoch.fetch_add(1);
+  }
+  // Writes to the receive buffers until they are mapped. False: they never are.
+  bool map_by_writing(Sender& sender, uint32_t qp, const KnownRemote& known,
+                      ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) const {
+    for (const int64_t end = now_ns() + 20'000'000'000; !known.is_mapped; sched_yield())
+      if (now_ns() > end || transfer(sender, qp, opcode, numbers_.address) != IBV_WC_SUCCESS) return false;
+    return true;
+  }
+  ibv_wc_status transfer(Sender& sender, uint32_t qp, ibv_wr_opcode opcode, uint64_t there) const {
+    if (rdma(sender.qps[qp].get(), opcode, {sender.memory.sge(0, 1000)}, there, numbers_.rkey) != 0)
+      return IBV_WC_GENERAL_ERR;
+    return completion(sender.cq.get()).status;
+  }
+};
+
+TEST_P(LongSendToHostilePeer, ABufferBeyondTheMappingIsNotWrittenTo) {
+  play(
+      [this](Sender& sender, const Child& parent) {
+        const Canary canary;
+        numbers_.forged = canary.seen_through(sender.qps[0]->fast.received.to_mapping);
+        parent.tell('c');
+        parent.hear();
+        if (sender.send_message(1, 1000) != IBV_WC_SUCCESS) return 1;
+        parent.tell('s');
+        parent.hear();
+        sender.context->process->longest_bounced = 0;
+        if (sender.send_message(2, 1000) == IBV_WC_SUCCESS) return 2;
+        return canary.is_whole() ? 0 : 3;
+      },
+      [this](Receiver& side, const Child& child) {
+        ASSERT_EQ(child.answer(), 'c');
+        forge_region(side);
+        child.command('g');
+        ASSERT_EQ(child.answer(), 's');
+        EXPECT_EQ(completion(side.cq.get()).status, IBV_WC_SUCCESS);
+        ASSERT_EQ(receive(side.srq.get(), {{numbers_.forged, kRoom, mr_lkey(side.region.get())}}, 1), 0);
+        child.command('g');
+        ASSERT_EQ(child.answer(), 'e');
+      });
+}
+
+TEST_P(LongSendToHostilePeer, RdmaBeyondTheMappingFails) {
+  play(
+      [this](Sender& sender, const Child& parent) {
+        const Canary canary;
+        FastPath& reads = sender.qps[0]->fast;
+        FastPath& writes = sender.qps[1]->fast;
+        if (!map_by_writing(sender, 0, reads.read, IBV_WR_RDMA_READ) ||
+            !map_by_writing(sender, 1, writes.written))
+          return 1;
+        parent.tell('c');
+        parent.hear();
+        if (transfer(sender, 0, IBV_WR_RDMA_READ, numbers_.address) != IBV_WC_SUCCESS ||
+            transfer(sender, 1, IBV_WR_RDMA_WRITE, numbers_.address) != IBV_WC_SUCCESS)
+          return 2;
+        if (transfer(sender, 0, IBV_WR_RDMA_READ, canary.seen_through(reads.read.to_mapping)) ==
+                IBV_WC_SUCCESS ||
+            transfer(sender, 1, IBV_WR_RDMA_WRITE, canary.seen_through(writes.written.to_mapping)) ==
+                IBV_WC_SUCCESS)
+          return 3;
+        return canary.is_whole() ? 0 : 4;
+      },
+      [](Receiver& side, const Child& child) {
+        ASSERT_EQ(child.answer(), 'c');
+        forge_region(side);
+        child.command('g');
+        ASSERT_EQ(child.answer(), 'e');
+      });
+}
+
+// The receive requests of such a queue have no element to read.
+TEST_P(LongSendToHostilePeer, AQueueOfRequestsWithoutElementsTakesNothing) {
+  Child child([&](const Child& parent) {
+    Sender sender(parent, numbers_, gid(), {});
+    if (!map_by_writing(sender, 0, sender.qps[0]->fast.written)) return 1;
+    return sender.send_message(1, 1000) == IBV_WC_REM_INV_REQ_ERR ? 0 : 2;
+  });
+  ASSERT_EQ(child.answer(), 'q');
+  Receiver side(GetParam(), numbers_);
+  std::atomic_ref(side.srq->shared->max_sge).store(0);
+  for (uint32_t i = 0; i < kQps; ++i) connect(side.qps[i].get(), numbers_.sender[i], gid());
+  ASSERT_EQ(side.fill(0), 0);
+  child.command('g');
+  ASSERT_EQ(child.answer(), 'r');
+  child.command('g');
+  EXPECT_EQ(child.finish(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mapped, LongSendToHostilePeer, ::testing::Values(Memory::kMapped),
+                         [](const auto&) { return "Mapped"; });
 
 }  // namespace
 }  // namespace verbena

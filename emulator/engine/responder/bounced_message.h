@@ -30,6 +30,12 @@ inline void keep_bounced(PeerPath& path, uint64_t position, uint32_t length) {
   path.qp->bounce_ring_written.store(path.bounced, std::memory_order_relaxed);
 }
 
+// Instead, if there will be none: the place is free again. `before`: PeerPath::bounced before keep_bounced().
+inline void give_back_bounced(PeerPath& path, uint64_t before) {
+  path.bounced = before;
+  path.qp->bounce_ring_written.store(before, std::memory_order_relaxed);
+}
+
 // After the completion: the place of the next message, which is probably as long, is fetched from the
 // responder's cache.
 void prepare_bounce(PeerPath& path, uint32_t length);

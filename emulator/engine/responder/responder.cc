@@ -334,11 +334,13 @@ Response respond_to_send(RequesterContext& requester, const SendOperation& opera
   if (!all_mapped && !invalidated && !tagged && may_bounce(requester, request) &&
       prevalidated(path, {0, receive.epoch, receive.length}) &&
       bounce_message(path, local.ranges, local.count, request.length, &position)) {
+    const uint64_t before = path.bounced;
     keep_bounced(path, position, request.length);
     if (const auto response = complete_waiting(requester, operation, request, nullptr, &position)) {
       prepare_bounce(path, request.length);
       return *response;
     }
+    give_back_bounced(path, before);
     invalidated = true;
   }
   if (!eager_is_settled(requester, remote, remotes)) return {Answer::kPartial};

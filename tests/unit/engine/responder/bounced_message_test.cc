@@ -33,12 +33,21 @@ struct Numbers {
 
 uint8_t byte_of(uint32_t message, uint32_t at) { return static_cast<uint8_t>(17 * message + at + (at >> 8)); }
 
+// A CQ of few entries, which loses completions when it is full.
+Owned<Cq> make_lossy_cq(Context* context) {
+  Cq* cq = nullptr;
+  EXPECT_EQ(create_cq(context, 4, -1, 0, 0, &cq, {.ignore_overrun = true}), 0);
+  return Owned<Cq>(cq);
+}
+
 // A process with a queue pair.
 struct Endpoint {
+  explicit Endpoint(bool lossy = false)
+      : cq(lossy ? make_lossy_cq(context.get()) : make_cq(context.get(), 512)) {}
   Owned<Context> context = open_device();
   Owned<Pd> pd = make_pd(context.get());
   std::unique_ptr<Region> memory = std::make_unique<Region>(pd.get(), kBytes);
-  Owned<Cq> cq = make_cq(context.get(), 512);
+  Owned<Cq> cq;
   Owned<Qp> qp = make_qp(pd.get(), cq.get(), cq.get(), {.send_wr = kSlots, .recv_wr = kSlots});
   SharedQp& shared() const { return *qp->shared; }
 };
@@ -100,7 +109,7 @@ class Bounced : public ::testing::Test {
     });
     ASSERT_EQ(child.answer(), 'q');
     {
-      Endpoint side;
+      Endpoint side(lossy_);
       numbers_.receiver = qp_number(side.qp.get());
       numbers_.rkey = side.memory->rkey();
       numbers_.address = side.memory->address();
@@ -143,6 +152,7 @@ class Bounced : public ::testing::Test {
 
   const TemporaryNode node_;
   Numbers& numbers_;
+  bool lossy_ = false;  // the receiver's CQ is
 };
 
 uint32_t length_of(uint32_t message) { return kShortest + message * 997 % (kLongestBounced - kShortest + 1); }
@@ -312,6 +322,39 @@ TEST_F(Bounced, ADamagedPositionLeadsNowhere) {
         EXPECT_EQ(completion(side.cq.get()).status, IBV_WC_SUCCESS);
         EXPECT_TRUE(holds(side.memory->data() + kLongestBounced, 1, kLongestBounced));
         EXPECT_EQ(unpolled(side), 0u);
+      });
+}
+
+// A message whose completion is lost leaves its place in the ring to the next one.
+TEST_F(Bounced, ALostCompletionCostsNoRoom) {
+  constexpr uint32_t kMessages = 2 * kBounceRingSize / kLongestBounced;
+  lossy_ = true;
+  play(
+      [](Sender& sender, const Child& parent) {
+        if (sender.begin() != 0) return 1;
+        parent.hear();
+        for (uint32_t i = 0; i < kMessages; ++i)
+          if (sender.send_message(i, kLongestBounced) != 0) return 2;
+        parent.tell('s');
+        parent.hear();
+        return sender.send_message(kMessages, kLongestBounced) != 0 ? 3 : 0;
+      },
+      [](const Endpoint& side, const Child& child) {
+        begin(side, child);
+        post_all(side);
+        child.command('g');
+        ASSERT_EQ(child.answer(), 's');
+        for (ibv_wc wc; poll_cq(side.cq.get(), 1, &wc) == 1;)
+          EXPECT_TRUE(holds(side.memory->data() + wc.wr_id * kLongestBounced, static_cast<uint32_t>(wc.wr_id),
+                            kLongestBounced));
+        EXPECT_EQ(unpolled(side), 0u);
+        // What has no completion arrived as well.
+        EXPECT_TRUE(
+            holds(side.memory->data() + (kMessages - 1) * kLongestBounced, kMessages - 1, kLongestBounced));
+        const uint64_t before = side.shared().bounce_ring_written.load();
+        child.command('g');
+        EXPECT_EQ(completion(side.cq.get()).wr_id, uint64_t{kMessages});
+        EXPECT_NE(side.shared().bounce_ring_written.load(), before);
       });
 }
 

@@ -30,8 +30,8 @@ ClauseId clause_about(random::Finding::About about) {
   }
 }
 
-// Each step of a program copies what the model knows of each byte, some MB, which by default go back to the kernel each
-// time: to have their pages again took most of the time of a program.
+// Each step of a program copies what the model knows of each byte, some MB, which by default go back to the
+// kernel each time: to have their pages again took most of the time of a program.
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most: mallopt(3)

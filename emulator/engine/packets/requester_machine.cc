@@ -217,7 +217,7 @@ void RequesterMachine::after_sending(const Slot& slot, int64_t now) {
     ++repeated_;
   else
     time_packet(now);
-  if (in_flight_ != kUnknown) ++in_flight_;
+  if (options_.connection.reliable && in_flight_ != kUnknown) ++in_flight_;
   cursor_psn_ = brings_response(slot.request.kind) ? end : psn_next(cursor_psn_);
   if (psn_distance(sent_psn_, cursor_psn_) > 0) sent_psn_ = cursor_psn_;
   if (cursor_psn_ == end) ++cursor_;

@@ -386,6 +386,7 @@ TEST(RoceRequester, OfUcCompletesWhatItHasSent) {
   EXPECT_EQ(sent[0].packet.bth.opcode, 0x20);
   EXPECT_FALSE(sent[2].asks);
   EXPECT_EQ(requester.log, "done 0 ");
+  EXPECT_EQ(requester.machine.room(0), 1u) << "what was sent is not in flight: nothing comes back";
 }
 
 // ---- probes ----
